@@ -142,7 +142,7 @@ def render(files: Files = None, *, filename: FilesByFlag = None) -> None:
     for document in read(manifests):
         resource = document.parsed
         if isinstance(resource, SpeculativeDeployment):
-            problems = judged(resource, _directories(resource)).problems
+            problems = judged(resource, _directories(resource)).errors
         else:
             problems = resource
         tell(document.where, problems)

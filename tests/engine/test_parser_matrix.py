@@ -23,10 +23,11 @@ from fathom.core.arm import arm_of
 from fathom.engine.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
 from fathom.engine.capture_sizes import sets_graphs
 from fathom.engine.engine_args import engine_args
-from fathom.engine.engine_problems import engine_problems
 from fathom.engine.profile import EngineProfile
 from fathom.engine.startup_schedule import startup_schedule
 from fathom.resource import SpeculativeDeployment, parse
+from fathom.validation.candidate import candidate_of
+from fathom.validation.engine_checks import capabilities
 from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_vllm.bundle import SCHEDULER_CLASS
 from golden.rendering import SOURCES, read
@@ -207,9 +208,9 @@ class Answer:
     config: Mapping[str, Any] | None
 
 
-def golden_engine(
+def golden(
     name: str, release: str, changes: Mapping[str, Any] = MappingProxyType({})
-) -> EngineProfile:
+) -> SpeculativeDeployment:
     """What all replicas of a case are made from, or the one that is compared with them."""
     document = changed(
         yaml.safe_load(GOLDEN[COMPARED.get(name, name)].read_text(encoding="utf-8")), changes
@@ -221,12 +222,12 @@ def golden_engine(
         spec["speculation"]["adaptiveVerification"] = "Enabled" if one else "Disabled"
     parsed = parse(document)
     assert isinstance(parsed, SpeculativeDeployment), parsed
-    return parsed.engine
+    return parsed
 
 
-def beside(name: str, release: str = NEWEST_KNOWN) -> EngineProfile:
+def beside(name: str, release: str = NEWEST_KNOWN) -> SpeculativeDeployment:
     sample = adaptive("eagle3", **BESIDE[name])
-    return resource({"engine.version": str(known_as(release)), **sample.changes}).engine
+    return resource({"engine.version": str(known_as(release)), **sample.changes})
 
 
 def with_schedule(args: Sequence[str]) -> list[str]:
@@ -243,16 +244,16 @@ def commands(release: str) -> dict[str, list[str]]:
         for name, sample in SAMPLES.items()
     }
     return {
-        **{name: list(engine_args(golden_engine(name, release))) for name in (*GOLDEN, *COMPARED)},
+        **{name: list(engine_args(golden(name, release).engine)) for name in (*GOLDEN, *COMPARED)},
         **able,
         ADAPTIVE_AND_LIVE: with_schedule(able["adaptive verification, method dspark"]),
         DATA_PARALLEL: [*able["depth schedule"], "--data-parallel-size", "2"],
         **{
-            name: list(engine_args(golden_engine(PREFILL, release, changes)))
+            name: list(engine_args(golden(PREFILL, release, changes).engine))
             for name, changes in PREFILLS.items()
         },
         # Last: see the last of them.
-        **{name: list(engine_args(beside(name))) for name in BESIDE},
+        **{name: list(engine_args(beside(name).engine)) for name in BESIDE},
     }
 
 
@@ -277,15 +278,15 @@ def answers(
 def test_a_golden_command_is_accepted_or_would_have_failed(
     release: str, name: str, answers: Mapping[str, Answer], record_property: Recorder
 ) -> None:
-    engine = golden_engine(name, release)
+    sd = golden(name, release)
 
     answer = answers[name]
 
-    problems = list(engine_problems(engine))
+    problems = list(capabilities(candidate_of(sd, {})))
     assert (answer.refused_by is not None) == bool(problems), (problems, answer.error)
     record_property("command", "refused by both" if problems else "accepted")
     if answer.config is not None:
-        assert answer.config.items() >= meant(engine).items()
+        assert answer.config.items() >= meant(sd.engine).items()
 
 
 @pytest.mark.parametrize("name", sorted(NEEDS_CUDA))
@@ -360,7 +361,7 @@ def test_what_vllm_refuses_beside_adaptive_verification_is_refused(
 ) -> None:
     if not LIVE_DEPTH.in_version(known_as(release)):
         return  # an earlier one refuses some of it only when it starts
-    problems = list(engine_problems(beside(name, release)))
+    problems = list(capabilities(candidate_of(beside(name, release), {})))
     assert (answers[name].refused_by is not None) == bool(problems), answers[name].error
 
 

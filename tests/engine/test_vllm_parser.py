@@ -15,7 +15,7 @@ from fathom.engine.arguments import EngineArguments
 from fathom.engine.engine_args import engine_args
 from fathom.engine.flags import FLAGS
 from fathom.engine.known_names import known_names, names_of
-from fathom.engine.owned_flags import lone_argument_problems, owned_flag_problems
+from fathom.validation.argument_checks import lone_argument_problems, owned_flag_problems
 from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION
 from fathom_local.engine.releases import asked_releases
 from golden.rendering import EXAMPLES, read

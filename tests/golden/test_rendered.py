@@ -18,10 +18,10 @@ from fathom.core.plugin import PluginBundle
 from fathom.engine.profile import profile_of
 from fathom.fetch.program import FetchProgram
 from fathom.manifests.children.tuning_config_map import tuning_config_map
-from fathom.manifests.problems import problems_of
 from fathom.manifests.render import children
 from golden.rendering import SOURCES, WORKLOADS, pod_templates, read
 from support.foreign_kinds import schema_of
+from support.validated import errors
 
 HERE = Path(__file__).parent
 BUNDLE = PluginBundle(
@@ -96,7 +96,7 @@ def test_is_what_kubernetes_knows(source: Path) -> None:
 def test_nothing_stands_against_it(source: Path) -> None:
     sd = read(source)
 
-    assert problems_of(sd) == ()
+    assert errors(sd) == ()
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)

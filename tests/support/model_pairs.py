@@ -1,4 +1,6 @@
-"""Pairs of target and draft: small config.json files of our own, in tests/unit/preflight/pairs.
+"""Pairs of target and draft: small config.json files of our own.
+
+They are in tests/unit/validation/models/pairs.
 
 Six are good, and six are the same ones, each broken in one way.
 """
@@ -10,11 +12,11 @@ from typing import Any, Final, Self
 
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import NO_MODEL, ModelFacts, Weights
-from fathom.manifests.preflight import preflight_input
-from fathom.preflight.verdict import DraftVerdict, check_draft
+from fathom.validation.models.input import preflight_input
+from fathom.validation.models.verdict import DraftVerdict, check_draft
 from manifest_samples import resource
 
-PAIRS: Final = Path(__file__).parents[1] / "unit" / "preflight" / "pairs"
+PAIRS: Final = Path(__file__).parents[1] / "unit" / "validation" / "models" / "pairs"
 NAMES: Final = sorted(path.name for path in (PAIRS / "good").iterdir())
 
 

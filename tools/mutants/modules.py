@@ -53,7 +53,7 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/unit/manifests",
             "tests/golden",
             "tests/property/test_manifests_revision.py",
-            "tests/unit/preflight/test_verdict.py",
+            "tests/unit/validation/models/test_verdict.py",
             "tests/scenarios/test_optional_children.py",
         ),
     ),

@@ -1,4 +1,18 @@
 from dataclasses import dataclass
+from enum import IntEnum
+
+from fathom.api.conditions import Reason
+
+
+class Severity(IntEnum):
+    """What comes of a problem. The worst one decides."""
+
+    UNKNOWN = 1
+    """Something could not be checked."""
+    WARNING = 2
+    """The spec is carried out, and its user should know this."""
+    ERROR = 3
+    """The spec is not carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,6 +23,14 @@ class Problem:
     """Path of the field as the user writes it, such as `spec.speculation.tokens`."""
     message: str
     """A sentence: what is wrong and what to do."""
+    severity: Severity = Severity.ERROR
+    reason: Reason = Reason.INVALID_SPEC
+    """Of the condition that tells of it."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"
+
+
+def warning(field: str, message: str) -> Problem:
+    """A problem of a spec that is carried out."""
+    return Problem(field, message, Severity.WARNING)

@@ -37,8 +37,9 @@ from fathom.inspect.options import (
     refuse,
     refusing,
 )
-from fathom.manifests.problems import problems_of
 from fathom.resource import SpeculativeDeployment, known_part, parse
+from fathom.validation.candidate import candidate_of
+from fathom.validation.chain import errors_of
 
 NOT_ALL: Final = 1
 """Exit code: some of it was not measured."""
@@ -218,7 +219,9 @@ async def _resource(
     if found_there is None:
         raise BenchRefusedError(f"There is no SpeculativeDeployment {key}.")
     parsed = parse(known_part(found_there).known)
-    problems = problems_of(parsed) if isinstance(parsed, SpeculativeDeployment) else parsed
+    problems = (
+        errors_of(candidate_of(parsed, {})) if isinstance(parsed, SpeculativeDeployment) else parsed
+    )
     if problems or not isinstance(parsed, SpeculativeDeployment):
         said = "\n".join(f"  {each}" for each in problems)
         raise BenchRefusedError(f"The spec of {key} is refused, so nothing can be started:\n{said}")

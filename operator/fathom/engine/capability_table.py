@@ -1,6 +1,6 @@
 """What each vLLM release can do: the table.
 
-Its rules are in `fathom.engine.live_depth` and `fathom.engine.engine_problems`.
+Its rules are in `fathom.engine.live_depth` and `fathom.validation.engine_checks`.
 
 Read: the wheels of 0.14.1 to 0.33.0. Run, as far as a CPU goes: what docs/engines.md names.
 """
@@ -145,7 +145,7 @@ ARCHITECTURES: Final = Capability(
     SpecifierSet(">=0.24.0,<0.33"),
     frozenset({Method.EAGLE3, Method.MTP}),
 )
-"""Releases that the names in `fathom.preflight.draft_architectures` are true of."""
+"""Releases that the names in `fathom.validation.models.draft_architectures` are true of."""
 
 ADAPTIVE_PIPELINE_PARALLEL: Final = Capability(_NONE_YET)
 FLASHINFER_MLA_ADAPTIVE: Final = Capability(SpecifierSet(">=0.31.0"))

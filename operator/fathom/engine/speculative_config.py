@@ -7,13 +7,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api.foreign_json import (
-    BeyondBoundsError,
-    UnreadableJsonError,
     json_or_text,
-    parsed_json,
 )
-from fathom.api.problem import Problem
-from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.engine.profile import EngineProfile
 
 
@@ -59,33 +54,3 @@ def speculative_config(engine: EngineProfile) -> dict[str, JsonValue]:
     config = {key: json_or_text(text) for key, text in engine.spec.draft.options.items()}
     ours = {key.name: key.value(engine) for key in KEYS}
     return config | {name: value for name, value in ours.items() if value is not None}
-
-
-def draft_option_problems(spec: SpeculativeDeploymentSpec) -> tuple[Problem, ...]:
-    """Keys of `draft.options` that have a field of their own, or make a measurement of nothing.
-
-    And values that are not read.
-    """
-    problems = [
-        Problem(
-            f"spec.draft.options.{key.name}", f"this has a field: set spec.{key.field} instead."
-        )
-        for key in KEYS
-        if key.name in spec.draft.options
-    ]
-    for key, text in spec.draft.options.items():
-        try:
-            parsed_json(text)
-        except BeyondBoundsError as error:
-            problems.append(Problem(f"spec.draft.options.{key}", f"{error}: write less of it."))
-        except UnreadableJsonError:
-            continue
-    if spec.draft.options.get("rejection_sample_method") == "synthetic" and spec.tunable:
-        problems.append(
-            Problem(
-                "spec.draft.options.rejection_sample_method",
-                "with synthetic acceptance what is measured says nothing about the draft: it is "
-                "for benchmarks, so use tuning mode Static.",
-            )
-        )
-    return tuple(problems)

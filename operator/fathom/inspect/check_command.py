@@ -81,8 +81,8 @@ def check_command(
             continue
         models = asyncio.run(_looked_up(document.parsed, hub))
         judgement = judged(document.parsed, models)
-        tell(document.where, judgement.problems)
-        refused = refused or bool(judgement.problems)
+        tell(document.where, judgement.errors)
+        refused = refused or bool(judgement.errors)
         for line in lines_of(document.parsed, judgement):
             typer.echo(line)
     raise typer.Exit(REFUSED if refused else 0)

@@ -12,11 +12,11 @@ from fathom.engine.graph_price import graph_price
 from fathom.engine.profile import EngineProfile
 from fathom.engine.start import EngineStart
 from fathom.inspect.resources import Judgement
-from fathom.preflight.input import PreflightInput
-from fathom.preflight.memory_estimate import GIB, GraphCost, graph_cost
-from fathom.preflight.size_checks import memory_estimate
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.comparison import HAS
+from fathom.validation.models.input import PreflightInput
+from fathom.validation.models.memory_estimate import GIB, GraphCost, graph_cost
+from fathom.validation.models.size_checks import memory_estimate
 
 
 def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[str]:
@@ -26,8 +26,9 @@ def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[
         resource: that `parse` accepted.
         judgement: of it.
     """
-    spec, given, verdict = resource.spec, judgement.given, judgement.verdict
-    state = "refused" if judgement.problems else f"valid, revision {revision_of(resource)}"
+    spec, given = resource.spec, judgement.candidate.models
+    verdict = judgement.candidate.verdict
+    state = "refused" if judgement.errors else f"valid, revision {revision_of(resource)}"
     yield f"{resource.metadata.name}: {state}"
     yield f"  draft: {verdict.reason}: {verdict.message}"
     yield f"  depth: {_depth(resource.engine)}"
@@ -40,8 +41,8 @@ def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[
     yield f"  family: {verdict.family or 'unknown'}"
     if not spec.draft.method.looks_up_ngrams:
         yield f"  memory of one GPU: {_memory(given)}"
-    for doubt in judgement.doubts:
-        yield f"  see to it: {doubt}"
+    for warning in judgement.warnings:
+        yield f"  warning: {warning}"
 
 
 def _compared(resource: SpeculativeDeployment) -> Iterator[str]:

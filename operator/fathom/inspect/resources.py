@@ -8,13 +8,11 @@ import typer
 from pydantic import JsonValue
 
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
-from fathom.api.problem import Problem
+from fathom.api.problem import Problem, Severity
 from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.manifests.preflight import preflight_of
-from fathom.manifests.problems import doubts_of, problems_of
-from fathom.preflight.input import PreflightInput
-from fathom.preflight.verdict import DraftVerdict, check_draft
 from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
+from fathom.validation.candidate import Candidate, candidate_of
+from fathom.validation.chain import problems_of
 
 REFUSED: Final = 2
 """Exit code of a command that refused something."""
@@ -71,29 +69,31 @@ def read(files: Sequence[str]) -> Iterator[Document]:
         raise typer.Exit(REFUSED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What is known of one resource, and what stands against it."""
+    """What is known of a resource that parses."""
 
-    given: PreflightInput
-    verdict: DraftVerdict
-    problems: tuple[Problem, ...]
+    candidate: Candidate
+    errors: tuple[Problem, ...]
     """Why it is refused; empty: it is not."""
-    doubts: tuple[Problem, ...]
-    """What to see to in one that is not refused."""
+    warnings: tuple[Problem, ...]
+    """What its user should know of one that is not refused."""
 
 
 def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]) -> Judgement:
-    """Judge a resource.
+    """Judge a resource, for no cluster in particular.
 
     Args:
         resource: that `parse` accepted.
         models: what is known of the models that it names.
     """
-    given = preflight_of(resource.engine, models)
-    verdict = check_draft(given)
-    problems = problems_of(resource, verdict)
-    return Judgement(given, verdict, problems, () if problems else doubts_of(resource))
+    candidate = candidate_of(resource, models)
+    found = problems_of(candidate)
+    return Judgement(
+        candidate=candidate,
+        errors=tuple(each for each in found if each.severity is Severity.ERROR),
+        warnings=tuple(each for each in found if each.severity is Severity.WARNING),
+    )
 
 
 def tell(where: str, problems: Sequence[Problem]) -> None:

@@ -51,7 +51,6 @@ def findings_of(
         now_s=snapshot.now_s,
         replicas=intent.replicas,
         problems=intent.problems,
-        obstacle=intent.obstacle,
         progress=_paused(
             desired,
             _held(desired) or fetch.progress or progress_of(carried.plan, desired.rollout),
@@ -101,7 +100,6 @@ def findings_without_spec(
         now_s=now_s,
         replicas=intent.replicas,
         problems=intent.problems,
-        obstacle=intent.obstacle,
         progress=None,
         rolled_back="",
         no_way_back="",

@@ -16,10 +16,10 @@ from fathom.core.cluster.snapshot import Objects
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plan import Progress
 from fathom.engine.profile import StartedAs
-from fathom.preflight.verdict import DraftVerdict
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import named
 from fathom.reconcile.intent import Intent
+from fathom.validation.models.verdict import DraftVerdict
 
 PATIENCE_S: Final = 40.0
 """How long a new revision waits for the hub. A look-up takes as long at most."""

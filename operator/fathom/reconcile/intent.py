@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -13,25 +13,23 @@ from fathom.api.foreign_json import UnreadableJsonError, parsed_json
 from fathom.api.problem import Problem
 from fathom.api.spec import MAX_REPLICAS, RolloutSpec
 from fathom.core.arm import arm_of
-from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.served import ServedApis
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.core.revision import changed_restart_fields, rerendered, revisions_of
-from fathom.core.support import Obstacle, obstacle_to
 from fathom.engine.profile import StartedAs
-from fathom.manifests.preflight import preflight_of
-from fathom.manifests.problems import problems_of
-from fathom.preflight.verdict import DraftVerdict, check_draft
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.resource import Metadata, SpeculativeDeployment, known_part, parse
+from fathom.validation.candidate import Candidate, Cluster, candidate_of
+from fathom.validation.chain import errors_of
+from fathom.validation.models.input import preflight_of
+from fathom.validation.models.verdict import DraftVerdict, check_draft
 
 _SPECS_KEPT: Final = 4096
 """Of all resources: one of each that is at rest, three of one in a rollout. With fewer than there
 are, each pass would find that the last one's have just been forgotten. One takes about 20 KB."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
     wanted: SpeculativeDeployment | None
     """What to carry out; None: neither the newest spec nor an earlier one can be."""
@@ -41,9 +39,7 @@ class Intent:
     """Whose pods `wanted` asks for; empty: nobody's."""
     replicas: int
     problems: tuple[Problem, ...]
-    """Why the newest spec cannot be carried out."""
-    obstacle: Obstacle | None
-    """Why a newest spec without problems cannot be carried out here."""
+    """Why the newest spec cannot be carried out, or not in this cluster."""
     draft: DraftVerdict | None
     """What is known of the newest spec's draft."""
     awaited: tuple[ModelRef, ...] = ()
@@ -52,10 +48,10 @@ class Intent:
     @property
     def newest(self) -> bool:
         """Whether it is the newest spec that is carried out."""
-        return not self.problems and self.obstacle is None
+        return not self.problems
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedBy:
     """What a spec is judged by."""
 
@@ -63,10 +59,7 @@ class JudgedBy:
     """What is known of earlier specs."""
     models: Mapping[ModelRef, ModelFacts]
     """What is known of target and draft of all these specs, as far as it is known."""
-    served: ServedApis
-    """What the cluster has."""
-    usable: Collection[Kind]
-    """Of the kinds that not every cluster has, those that can be used in it."""
+    cluster: Cluster
     running: Mapping[str, StartedAs | None]
     """Revisions that have replicas, and how these were started."""
     renderings: Mapping[str, str] = field(default_factory=dict)
@@ -81,46 +74,48 @@ class JudgedBy:
 def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
     """Judge the newest spec of a resource as it was read, and fall back where it must be."""
     newest = newest_of(resource)
+    verdict: DraftVerdict | None = None
     if isinstance(newest, SpeculativeDeployment):
-        verdict = _verdict(newest, by.models, by.refused)
-        problems = problems_of(newest, verdict)
-        obstacle = None if problems else obstacle_to(newest.engine.layout, by.served, by.usable)
-        if not problems and obstacle is None:
-            revision = wanted_revision(newest, resource, by)
+        candidate = _candidate(newest, by)
+        verdict, problems = candidate.verdict, errors_of(candidate)
+        if not problems:
             return Intent(
-                newest,
-                good_spec_text(resource),
-                revision,
-                newest.spec.replicas,
-                (),
-                None,
-                verdict,
-                _awaited(newest, by.models),
+                wanted=newest,
+                text=good_spec_text(resource),
+                revision=wanted_revision(newest, resource, by),
+                replicas=newest.spec.replicas,
+                problems=(),
+                draft=verdict,
+                awaited=_awaited(newest, by.models),
             )
     else:
-        problems, obstacle, verdict = newest, None, None
+        problems = newest
     earlier = _fallback(resource, by.checkpoint, by.models, by.running)
     if earlier is None:
-        return Intent(None, "", "", _replicas(resource), problems, obstacle, verdict)
+        return Intent(
+            wanted=None,
+            text="",
+            revision="",
+            replicas=_replicas(resource),
+            problems=problems,
+            draft=verdict,
+        )
     return Intent(
-        earlier.sd,
-        earlier.text,
-        earlier.revision,
-        earlier.sd.spec.replicas,
-        problems,
-        obstacle,
-        verdict,
-        _awaited(earlier.sd, by.models),
+        wanted=earlier.sd,
+        text=earlier.text,
+        revision=earlier.revision,
+        replicas=earlier.sd.spec.replicas,
+        problems=problems,
+        draft=verdict,
+        awaited=_awaited(earlier.sd, by.models),
     )
 
 
-def _verdict(
-    sd: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts], refused: DraftVerdict | None
-) -> DraftVerdict:
-    verdict = check_draft(preflight_of(sd.engine, models))
-    if refused is not None and not verdict.refused and _awaited(sd, models):
-        return refused
-    return verdict
+def _candidate(newest: SpeculativeDeployment, by: JudgedBy) -> Candidate:
+    candidate = candidate_of(newest, by.models, cluster=by.cluster)
+    if by.refused is None or candidate.verdict.refused or not _awaited(newest, by.models):
+        return candidate
+    return replace(candidate, verdict=by.refused)
 
 
 def _awaited(

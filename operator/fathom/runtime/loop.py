@@ -45,6 +45,7 @@ from fathom.runtime.quality_check import QualityChecker
 from fathom.runtime.reporter import Reporter
 from fathom.runtime.writer import Writer
 from fathom.tuning.state import TuningState
+from fathom.validation.candidate import Cluster
 
 RESYNC_S: Final = 60.0
 """The longest sleep, and the longest that a look at the cluster is trusted without a sign."""
@@ -210,10 +211,9 @@ class Loop:
         models = await self._models(objects, memory)
         memory.checkpoint = replace(memory.checkpoint, models=worth_keeping(models))
         judged_by = JudgedBy(
-            memory.checkpoint,
-            models,
-            served=await self._world.served(),
-            usable=objects.optional,
+            checkpoint=memory.checkpoint,
+            models=models,
+            cluster=Cluster(served=await self._world.served(), usable=objects.optional),
             running=running_revisions(objects),
             renderings={each.revision: each.rendering for each in objects.workloads},
             at_rest=at_rest(objects),

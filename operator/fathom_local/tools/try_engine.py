@@ -69,7 +69,7 @@ CHECKS: Final = (
     Check(
         "preflight",
         "tests/engine/test_preflight_in_vllm.py",
-        "Correct operator/fathom/preflight/draft_architectures.py, or end ARCHITECTURES in "
+        "Correct operator/fathom/validation/models/draft_architectures.py, or end ARCHITECTURES in "
         "operator/fathom/engine/capability_table.py before this release.",
         only_in=ARCHITECTURES,
         elsewhere="its names are said of {versions} alone, and preflight refuses none of them here",

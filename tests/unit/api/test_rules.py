@@ -8,9 +8,9 @@ from cel import broken_by_cel, refused_on_creation
 from fathom.api import names
 from fathom.api.rules import CREATION_RULES, RULES
 from fathom.api.spec import MAX_REPLICAS
-from fathom.manifests.problems import problems_of
 from fathom.resource import SpeculativeDeployment, parse
 from manifest_samples import manifest
+from support.validated import errors
 
 GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
     "draft.id": (
@@ -328,4 +328,4 @@ def test_a_name_that_is_there_already_keeps_the_server_from_nothing() -> None:
 def _refused(document: dict[str, Any]) -> list[str]:
     sd = parse(document)
     assert isinstance(sd, SpeculativeDeployment)
-    return [problem.field for problem in problems_of(sd)]
+    return [problem.field for problem in errors(sd)]

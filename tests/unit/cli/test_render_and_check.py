@@ -198,7 +198,7 @@ def test_check_says_what_a_pod_template_leaves_to_the_user(cli: CliRunner, tmp_p
     result = cli.invoke(app, ["check", "--offline", "-f", file_with(tmp_path / "a.yaml", document)])
 
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.splitlines()[-1].startswith("  see to it: spec.podTemplate.spec.hostNet")
+    assert result.stdout.splitlines()[-1].startswith("  warning: spec.podTemplate.spec.hostNet")
 
 
 def test_check_says_nothing_more_of_one_that_is_refused(cli: CliRunner, tmp_path: Path) -> None:
@@ -208,4 +208,4 @@ def test_check_says_nothing_more_of_one_that_is_refused(cli: CliRunner, tmp_path
     result = cli.invoke(app, ["check", "--offline", "-f", file_with(tmp_path / "a.yaml", document)])
 
     assert result.exit_code == 2
-    assert "see to it" not in result.stdout
+    assert "warning" not in result.stdout

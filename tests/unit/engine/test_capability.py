@@ -4,8 +4,9 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.engine.capability_table import SHUTDOWN_TIMEOUT
-from fathom.engine.engine_problems import engine_problems
+from fathom.validation.engine_checks import capabilities
 from manifest_samples import resource
+from support.validated import candidate
 
 
 def image(version: str) -> dict[str, str]:
@@ -99,11 +100,10 @@ def test_others_say_why_not(changes: dict[str, Any], reason: Reason, part: str) 
 
 def test_an_engine_without_drafting_has_no_depth_and_needs_no_method() -> None:
     off = {"speculation.drafting": "Disabled", "speculation.adaptiveVerification": "Enabled"}
-    engine = resource(
-        off | {"engine.image": "vllm/vllm-openai:v0.24.0", "draft.method": "dspark"}
-    ).engine
+    sd = resource(off | {"engine.image": "vllm/vllm-openai:v0.24.0", "draft.method": "dspark"})
+    engine = sd.engine
 
-    assert not list(engine_problems(engine))
+    assert not list(capabilities(candidate(sd)))
     assert not engine.live
     refusal = engine.not_live
     assert refusal is not None
@@ -392,9 +392,9 @@ def test_without_drafting_steps_are_counted_where_there_is_a_draft_to_compare_wi
 def test_adaptive_verification_needs_an_engine_that_has_it(
     changes: dict[str, Any], sentence: str | None, wished: str
 ) -> None:
-    engine = resource({"speculation.adaptiveVerification": wished, **changes}).engine
+    sd = resource({"speculation.adaptiveVerification": wished, **changes})
 
-    problem = next(engine_problems(engine), None)
+    problem = next(capabilities(candidate(sd)), None)
 
     if sentence is None:
         assert problem is None
@@ -448,7 +448,7 @@ PIPELINE = {"engine.pipelineParallelSize": 2, "engine.tensorParallelSize": 2}
 def test_what_an_engine_would_not_start_with_is_refused(
     changes: dict[str, Any], field: str, sentence: str
 ) -> None:
-    (problem,) = engine_problems(resource(changes).engine)
+    (problem,) = capabilities(candidate(resource(changes)))
 
     assert problem.field == field
     assert problem.message == sentence
@@ -469,7 +469,7 @@ def test_what_an_engine_would_not_start_with_is_refused(
     ids=str,
 )
 def test_what_an_engine_has_or_may_have_is_not_refused(changes: dict[str, Any]) -> None:
-    assert not list(engine_problems(resource(changes).engine))
+    assert not list(capabilities(candidate(resource(changes))))
 
 
 @pytest.mark.parametrize(
@@ -481,10 +481,11 @@ def test_an_old_parser_is_told_of_where_nothing_is_refused(
     engine: dict[str, str],
     known: bool,  # noqa: FBT001 - a parameter of the table above
 ) -> None:
-    profile = resource(engine).engine
+    sd = resource(engine)
+    profile = sd.engine
     refusal = profile.not_live
 
     assert profile.start.has(SHUTDOWN_TIMEOUT) is known
-    assert not list(engine_problems(profile))
+    assert not list(capabilities(candidate(sd)))
     assert refusal is not None
     assert ("a pod that goes aborts its requests" in refusal[1]) is not known

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from fathom.engine.cuda_graphs import Replayed
-from fathom.engine.graph_price import GraphPrice, graph_price, graph_problems
-from fathom.preflight.memory_estimate import graph_cost
+from fathom.engine.graph_price import GraphPrice, graph_price
+from fathom.validation.engine_checks import fitting_graphs
+from fathom.validation.models.memory_estimate import graph_cost
 from manifest_samples import resource
+from support.validated import candidate
 from support.work import work_of
 
 GIB = 1 << 30
@@ -95,7 +97,7 @@ ALL_TO_4 = {"speculation.depths": [1, 2, 3, 4]}
 
 
 def refused(changes: dict[str, Any]) -> list[str]:
-    return [each.field for each in graph_problems(resource(H100 | changes).engine)]
+    return [each.field for each in fitting_graphs(candidate(resource(H100 | changes)))]
 
 
 def sizes(text: str) -> dict[str, Any]:
@@ -162,10 +164,10 @@ def test_numbers_that_no_engine_has_are_little_work(stated: str) -> None:
 
 
 def test_the_refusal_says_where_and_what_to_do() -> None:
-    (problem,) = graph_problems(resource(H100 | ALL_TO_4).engine)
+    (problem,) = fitting_graphs(candidate(resource(H100 | ALL_TO_4)))
     assert "at depth 3 and batch 5, " in problem.message
     assert "leave them out, or name depths of which each, plus one, divides" in problem.message
     args = {"engine.args": ["--cudagraph-capture-sizes", "4", "8", "240", "248"]}
-    (problem,) = graph_problems(resource(H100 | sizes("x") | args).engine)
+    (problem,) = fitting_graphs(candidate(resource(H100 | sizes("x") | args)))
     assert "at depth 3 and batch 3, 61, drafts replay" in problem.message
     assert "Fathom adds sizes that fit" in problem.message

@@ -35,7 +35,7 @@ NO_FLAGS = {
     "engine.startupMinutes": "the startup probe has it",
 }
 """Fields of the engine that no flag of vLLM is made from."""
-THAT_REFUSE = {"flags.py", "owned_flags.py"}
+THAT_REFUSE = {"flags.py", "argument_checks.py"}
 """Modules that name options because no argument may be one of them."""
 NO_KEYS = {"draft.options": "they are keys already"}
 

@@ -4,15 +4,16 @@ from typing import Any
 
 import pytest
 
-from fathom.engine.known_names import known_names, name_doubts, names_of
-from fathom.engine.profile import profile_of
+from fathom.engine.known_names import known_names, names_of
+from fathom.validation.argument_checks import unknown_names
 from fathom_local.tools.known_names import known_releases, rows
 from manifest_samples import resource
+from support.validated import candidate
 
 
 def doubts(*args: str, **options: str) -> list[str]:
     changes: dict[str, Any] = {"engine.args": list(args), "draft.options": options}
-    return [str(each) for each in name_doubts(resource(changes).engine)]
+    return [str(each) for each in unknown_names(candidate(resource(changes)))]
 
 
 UNKNOWN = "vLLM 0.32.0 does not know"
@@ -73,7 +74,7 @@ def test_a_field_of_the_draft_that_stops_the_engine_is_told() -> None:
 
 def test_where_no_draft_is_loaded_its_options_matter_to_nobody() -> None:
     changes = {"draft.options": {"foo_bar": "1"}, "speculation.drafting": "Disabled"}
-    assert list(name_doubts(resource(changes).engine)) == []
+    assert list(unknown_names(candidate(resource(changes)))) == []
 
 
 def test_an_option_of_other_releases_is_told_with_them() -> None:
@@ -81,14 +82,12 @@ def test_an_option_of_other_releases_is_told_with_them() -> None:
     known = known_names()
     (oldest, *_), newest = known.releases, known.releases[-1]
     gone = min(names_of(oldest, known.options) - names_of(newest, known.options))
-    spec = resource({"engine.image": f"vllm/vllm-openai:v{newest}", "engine.args": [gone]}).spec
-    (doubt,) = name_doubts(profile_of(spec))
+    sd = resource({"engine.image": f"vllm/vllm-openai:v{newest}", "engine.args": [gone]})
+    (doubt,) = unknown_names(candidate(sd))
     assert f"vLLM {newest} does not know {gone} and would not start; {oldest}" in doubt.message
     assert doubt.message.endswith(": remove it, or change spec.engine.image.")
-    assert (
-        list(name_doubts(resource({"engine.image": f"v:v{oldest}", "engine.args": [gone]}).engine))
-        == []
-    )
+    before = resource({"engine.image": f"v:v{oldest}", "engine.args": [gone]})
+    assert list(unknown_names(candidate(before))) == []
 
 
 @pytest.mark.parametrize(
@@ -97,12 +96,12 @@ def test_an_option_of_other_releases_is_told_with_them() -> None:
 )
 def test_of_releases_that_nobody_asked_nothing_is_said(image: str) -> None:
     changes = {"engine.image": image, "engine.args": ["--completely-different"]}
-    assert list(name_doubts(resource(changes).engine)) == []
+    assert list(unknown_names(candidate(resource(changes)))) == []
 
 
 def test_a_patch_release_knows_what_the_first_does() -> None:
     changes = {"engine.image": "vllm/vllm-openai:v0.32.1", "engine.args": ["--gpu-memory-use", "1"]}
-    (doubt,) = name_doubts(resource(changes).engine)
+    (doubt,) = unknown_names(candidate(resource(changes)))
     assert doubt.message.startswith("vLLM 0.32.1 does not know --gpu-memory-use ")
 
 

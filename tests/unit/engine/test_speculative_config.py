@@ -7,8 +7,10 @@ import pytest
 
 from fathom.engine.engine_args import engine_args
 from fathom.engine.profile import profile_of
-from fathom.engine.speculative_config import KEYS, Key, draft_option_problems, speculative_config
+from fathom.engine.speculative_config import KEYS, Key, speculative_config
+from fathom.validation.engine_checks import draft_options
 from manifest_samples import resource
+from support.validated import candidate
 
 
 @pytest.mark.parametrize(
@@ -45,23 +47,22 @@ def test_draft_options_reach_vllm_as_what_they_say() -> None:
 
 
 def test_a_draft_option_that_is_nested_too_deep_is_refused() -> None:
-    spec = resource({"draft.options": {"x": "[" * 200 + "]" * 200}}).spec
-    (problem,) = draft_option_problems(spec)
+    sd = resource({"draft.options": {"x": "[" * 200 + "]" * 200}})
+    (problem,) = draft_options(candidate(sd))
     assert problem.field == "spec.draft.options.x"
     assert problem.message.endswith("write less of it.")
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_a_draft_option_that_has_a_field_is_refused(key: Key) -> None:
-    spec = resource({"draft.options": {key.name: "1"}}).spec
-    (problem,) = draft_option_problems(spec)
+    (problem,) = draft_options(candidate(resource({"draft.options": {key.name: "1"}})))
     assert problem.field == f"spec.draft.options.{key.name}"
     assert f"set spec.{key.field} instead" in problem.message
 
 
 def test_synthetic_acceptance_is_for_static_engines() -> None:
     options = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": "2.27"}
-    tuned = resource({"draft.options": options}).spec
-    assert "says nothing about the draft" in draft_option_problems(tuned)[0].message
-    static = resource({"draft.options": options, "speculation.tuning.mode": "Static"}).spec
-    assert draft_option_problems(static) == ()
+    tuned = candidate(resource({"draft.options": options}))
+    assert "says nothing about the draft" in draft_options(tuned)[0].message
+    static = resource({"draft.options": options, "speculation.tuning.mode": "Static"})
+    assert draft_options(candidate(static)) == ()

@@ -26,14 +26,15 @@ from fathom.core.cluster.optional_kinds import skipped
 from fathom.core.cluster.served import ServedApis
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
-from fathom.core.support import obstacle_to
 from fathom.manifests.children.pod_disruption_budget import pod_disruption_budget
 from fathom.manifests.pod.pod_template import pod_template
-from fathom.manifests.pod.template_problems import READ_IN_ENGINE_ENV
-from fathom.manifests.problems import doubts_of, problems_of
 from fathom.resource import Metadata, SpeculativeDeployment, parse
+from fathom.validation.candidate import Cluster, candidate_of
+from fathom.validation.chain import errors_of
+from fathom.validation.pod_template_errors import READ_IN_ENGINE_ENV
 from fathom_local.tools import alarm_reference, api_reference
 from manifest_samples import resource
+from support.validated import errors, warnings
 from support.waiting import GUARD_S
 
 REPOSITORY = Path(__file__).parents[3]
@@ -279,8 +280,8 @@ def around_the_pods() -> tuple[dict[str, Any], dict[str, Any]]:
 def rendered_pod(manifest: dict[str, Any]) -> dict[str, Any]:
     sd = parse(manifest)
     assert isinstance(sd, SpeculativeDeployment)
-    assert problems_of(sd) == ()
-    assert doubts_of(sd) == ()
+    assert errors(sd) == ()
+    assert warnings(sd) == ()
     return pod_template(sd, revision="abc", bundle=PluginBundle({}, "abc"))["spec"]  # type: ignore[return-value]
 
 
@@ -414,14 +415,15 @@ def test_without_the_dra_driver_a_spec_is_refused_as_the_page_says() -> None:
     trays = {"engine.tensorParallelSize": 8}
     before = since("NVIDIA's DRA driver").before
 
-    obstacle = obstacle_to(resource(trays).engine.layout, ServedApis(), usable=(LEADER_WORKER_SET,))
+    cluster = Cluster(served=ServedApis(), usable=(LEADER_WORKER_SET,))
 
-    assert obstacle is not None
-    assert f"reason `{obstacle.reason}`" in before
-    assert f"`{obstacle.problem.field.removeprefix('spec.')}`" in before
+    (problem,) = errors_of(candidate_of(resource(trays), {}, cluster=cluster))
+
+    assert f"reason `{problem.reason}`" in before
+    assert f"`{problem.field.removeprefix('spec.')}`" in before
     for choice in re.findall(r"is (\w+) or (\w+)$", before)[0]:
-        layout = resource({**trays, "nodePool.computeDomain": choice}).engine.layout
-        assert obstacle_to(layout, ServedApis(), usable=(LEADER_WORKER_SET,)) is None
+        sd = resource({**trays, "nodePool.computeDomain": choice})
+        assert errors_of(candidate_of(sd, {}, cluster=cluster)) == ()
 
 
 def test_rights_on_the_page_are_the_chart_s() -> None:

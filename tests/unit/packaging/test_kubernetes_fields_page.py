@@ -15,10 +15,10 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.plugin import PluginBundle
 from fathom.engine.arguments import EngineArguments
 from fathom.engine.flags import FLAGS
-from fathom.engine.owned_flags import owned_flag_problems
 from fathom.manifests.pod.pod_template import pod_template
-from fathom.manifests.problems import problems_of
 from fathom.resource import SpeculativeDeployment, parse
+from fathom.validation.argument_checks import owned_flag_problems
+from support.validated import errors
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "kubernetes-fields.md").read_text("utf-8")
 MANIFESTS: Final[list[dict[str, Any]]] = [
@@ -45,7 +45,7 @@ def stated(row: Familiar) -> str:
 def container(manifest: Mapping[str, Any]) -> dict[str, Any]:
     sd = parse(manifest)
     assert isinstance(sd, SpeculativeDeployment)
-    assert problems_of(sd) == ()
+    assert errors(sd) == ()
     pod = pod_template(sd, revision="abcd0123", bundle=PluginBundle({}, "abc"))["spec"]
     return {**pod["containers"][0], "pod": pod}  # type: ignore[index, call-overload]
 

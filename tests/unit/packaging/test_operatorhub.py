@@ -19,9 +19,9 @@ from packaging.version import Version
 
 from fathom.api import names
 from fathom.api.crd import custom_resource_definition
-from fathom.manifests.problems import problems_of
 from fathom.resource import SpeculativeDeployment, parse
 from fathom_local.tools import operatorhub
+from support.validated import errors
 
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
 """Values in, manifests by kind and name out."""
@@ -132,7 +132,7 @@ def test_the_examples_are_those_of_the_repository_and_valid(
     for manifest in shown:
         sd = parse(manifest)
         assert isinstance(sd, SpeculativeDeployment)
-        assert problems_of(sd) == ()
+        assert errors(sd) == ()
 
 
 def test_it_may_do_what_the_chart_lets_it_and_nothing_else(

@@ -9,9 +9,9 @@ import yaml
 
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.pod.pod_template import pod_template
-from fathom.manifests.problems import problems_of
 from fathom.resource import SpeculativeDeployment, parse
 from support.pod_security import below_baseline, below_restricted
+from support.validated import errors
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
 MANIFESTS: Final = [
@@ -23,7 +23,7 @@ USER, WRITABLE, RDMA, API_KEY = MANIFESTS
 def pod(manifest: dict[str, Any]) -> dict[str, Any]:
     sd = parse(manifest)
     assert isinstance(sd, SpeculativeDeployment)
-    assert problems_of(sd) == ()
+    assert errors(sd) == ()
     return pod_template(sd, revision="abcd0123", bundle=PluginBundle({}, "abc"))["spec"]  # type: ignore[return-value]
 
 
@@ -71,4 +71,4 @@ def test_the_variables_that_are_refused_are_those_of_the_page() -> None:
             }
         )
         assert isinstance(sd, SpeculativeDeployment)
-        assert [problem.field for problem in problems_of(sd)] == ["spec.engine.env[0]"]
+        assert [problem.field for problem in errors(sd)] == ["spec.engine.env[0]"]

@@ -12,6 +12,7 @@ from fathom.core.revision import revision_of
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import JudgedBy, earlier_spec, good_spec_text, wanted_revision
 from fathom.resource import SpeculativeDeployment, parse
+from fathom.validation.candidate import Cluster
 from manifest_samples import manifest, resource
 
 EARLIER = good_spec_text(manifest())
@@ -97,7 +98,12 @@ def test_whatever_spec_is_taken_can_be_read_again_once_it_is_kept(*, lists: bool
 
 
 def judged_by(checkpoint: Checkpoint) -> JudgedBy:
-    return JudgedBy(checkpoint, models={}, served=ServedApis(), usable=(), running={})
+    return JudgedBy(
+        checkpoint=checkpoint,
+        models={},
+        cluster=Cluster(served=ServedApis(), usable=()),
+        running={},
+    )
 
 
 def test_pods_that_an_earlier_fathom_started_without_counting_keep_their_revision() -> None:

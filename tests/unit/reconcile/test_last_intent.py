@@ -11,10 +11,11 @@ from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.served import ALL, ServedApis
 from fathom.core.models.facts import Absence, ModelFacts, ModelRef
 from fathom.engine.profile import StartedAs
-from fathom.preflight.verdict import DraftVerdict
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import JudgedBy, good_spec_text, intent_of
 from fathom.reconcile.memory import LastIntent
+from fathom.validation.candidate import Cluster
+from fathom.validation.models.verdict import DraftVerdict
 from manifest_samples import manifest, resource
 
 MODEL = ModelRef(resource().spec.model.id)
@@ -25,8 +26,7 @@ AS_IT_IS: dict[str, Any] = {
     "resource": RESOURCE,
     "checkpoint": STARTED,
     "models": {MODEL: ModelFacts(absence=Absence.NOT_YET)},
-    "served": ALL,
-    "usable": frozenset({LEADER_WORKER_SET}),
+    "cluster": Cluster(served=ALL, usable=frozenset({LEADER_WORKER_SET})),
     "running": {"aaaaaaaa": StartedAs.LIVE},
     "refused": None,
 }
@@ -47,8 +47,8 @@ def judged(given: dict[str, Any]) -> tuple[Manifest, JudgedBy]:
         ({}, {"models": {MODEL: ModelFacts()}}),
         ({}, {"refused": REFUSED}),
         ({}, {"running": {"aaaaaaaa": StartedAs.STATIC}}),
-        (SPANNING, {"served": ServedApis()}),
-        (SPANNING, {"usable": frozenset()}),
+        (SPANNING, {"cluster": Cluster(served=ServedApis(), usable=frozenset())}),
+        (SPANNING, {"cluster": Cluster(served=ALL, usable=frozenset())}),
     ],
 )
 def test_it_follows_whatever_moves(before: dict[str, Any], moved: dict[str, Any]) -> None:

@@ -21,7 +21,6 @@ from fathom.core.cluster.ownership import Taken
 from fathom.core.cluster.pod_trouble import Trouble
 from fathom.core.measurement import PodCounters
 from fathom.core.plan import Progress
-from fathom.core.support import Obstacle
 from fathom.engine.depth import DepthDocument
 from fathom.engine.report import Difference
 
@@ -43,9 +42,7 @@ class Findings:
     replicas: int
     """Wanted ones."""
     problems: tuple[Problem, ...]
-    """Why the newest spec is not in force."""
-    obstacle: Obstacle | None
-    """Why the newest spec, which has no problems, is not carried out."""
+    """Why the newest spec is not carried out."""
     progress: Progress | None
     """None: nothing is planned, as no good spec is known."""
     rolled_back: str

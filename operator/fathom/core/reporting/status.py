@@ -221,7 +221,7 @@ def _progressing(findings: Findings) -> Finding:
     if progress is None:
         return Finding(
             ConditionStatus.FALSE,
-            findings.obstacle.reason if findings.obstacle else Reason.INVALID_SPEC,
+            findings.problems[0].reason if findings.problems else Reason.INVALID_SPEC,
             "nothing is carried out until the spec is one that can be: see Degraded.",
         )
     message = " ".join(
@@ -256,9 +256,7 @@ def _before_pods(findings: Findings, objects: Objects) -> Finding | None:
     runs = "what runs keeps running" if objects.workloads else "nothing is started"
     if findings.problems:
         listed = " ".join(str(problem) for problem in findings.problems)
-        return _true(Reason.INVALID_SPEC, f"{listed} Until that is mended, {runs}.")
-    if (obstacle := findings.obstacle) is not None:
-        return _true(obstacle.reason, f"{obstacle.problem} Until then, {runs}.")
+        return _true(findings.problems[0].reason, f"{listed} Until that is fixed, {runs}.")
     found = (
         _name_taken(findings, runs),
         _refused(findings),

@@ -6,7 +6,6 @@ server may be newer than it, so what it does not know is refused only where it l
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Final
@@ -15,7 +14,7 @@ from pydantic import JsonValue
 
 from fathom.api.near import VERY_NEAR, nearest
 from fathom.api.pod_fields import QUANTITY_FIELDS
-from fathom.api.problem import Problem
+from fathom.api.problem import Problem, warning
 
 _ROOT: Final = "V1PodTemplateSpec"
 _INT_OR_TEXT: Final = "port"
@@ -25,15 +24,10 @@ _WRONG_LETTERS: Final = 1
 field it calls the same and a word more or another, such as `supplementalGroupsPolicy`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaFinding:
-    problem: Problem
-    certain: bool
-    """False: a Kubernetes that is newer than the schema may know the field."""
-
-
-def schema_findings(template: Mapping[str, JsonValue], path: str) -> Iterator[SchemaFinding]:
+def schema_problems(template: Mapping[str, JsonValue], path: str) -> Iterator[Problem]:
     """Unknown fields and values of another type.
+
+    A field that a Kubernetes newer than the schema may know is a warning.
 
     Args:
         template: as its user wrote it: null and `$patch` are what strategic merge makes of them.
@@ -78,7 +72,7 @@ def _types() -> Mapping[str, Mapping[str, str]]:
     return types
 
 
-def _in_object(given: Mapping[str, JsonValue], kind: str, path: str) -> Iterator[SchemaFinding]:
+def _in_object(given: Mapping[str, JsonValue], kind: str, path: str) -> Iterator[Problem]:
     fields = _types()[kind]
     for name, value in given.items():
         where = f"{path}.{name}"
@@ -90,7 +84,7 @@ def _in_object(given: Mapping[str, JsonValue], kind: str, path: str) -> Iterator
             yield _unknown(name, fields, where)
 
 
-def _of_type(value: JsonValue, kind: str, field: str, path: str) -> Iterator[SchemaFinding]:
+def _of_type(value: JsonValue, kind: str, field: str, path: str) -> Iterator[Problem]:
     """Whether a value, or what is in it, is what a field takes; null takes the field away."""
     if value is None:
         return
@@ -98,7 +92,7 @@ def _of_type(value: JsonValue, kind: str, field: str, path: str) -> Iterator[Sch
         yield from _in_list(value, kind[1:-1], field, path)
     elif kind.startswith("{") or kind in _types():
         if not isinstance(value, dict):
-            yield _wrong(path, "must be an object.")
+            yield Problem(path, "must be an object.")
         elif kind in _types():
             yield from _in_object(value, kind, path)
         else:
@@ -106,17 +100,17 @@ def _of_type(value: JsonValue, kind: str, field: str, path: str) -> Iterator[Sch
                 if not _is_directive(key):
                     yield from _of_type(item, kind[1:-1], field, f"{path}.{key}")
     elif sentence := _unlike(value, kind, field):
-        yield _wrong(path, sentence)
+        yield Problem(path, sentence)
 
 
-def _in_list(value: JsonValue, inner: str, field: str, path: str) -> Iterator[SchemaFinding]:
+def _in_list(value: JsonValue, inner: str, field: str, path: str) -> Iterator[Problem]:
     if not isinstance(value, list):
-        yield _wrong(path, "must be a list.")
+        yield Problem(path, "must be a list.")
         return
     for index, item in enumerate(value):
         where = f"{path}[{index}]"
         if item is None:
-            yield _wrong(where, "nothing stands here: remove it.")
+            yield Problem(where, "nothing stands here: remove it.")
         else:
             yield from _of_type(item, inner, field, where)
 
@@ -150,15 +144,11 @@ def _unlike(value: JsonValue, kind: str, field: str) -> str:
     return f"{expected} (found {json.dumps(value)})."
 
 
-def _wrong(path: str, sentence: str) -> SchemaFinding:
-    return SchemaFinding(Problem(path, sentence), certain=True)
-
-
-def _unknown(name: str, fields: Mapping[str, str], path: str) -> SchemaFinding:
+def _unknown(name: str, fields: Mapping[str, str], path: str) -> Problem:
     if meant := _meant(name, fields):
-        return _wrong(path, f"unknown field. Did you mean {meant}?")
+        return Problem(path, f"unknown field. Did you mean {meant}?")
     sentence = "no field of a pod that this Fathom knows: a newer Kubernetes may; others refuse it."
-    return SchemaFinding(Problem(path, sentence), certain=False)
+    return warning(path, sentence)
 
 
 def _meant(name: str, fields: Iterable[str]) -> str:

@@ -11,8 +11,8 @@ from fathom.core.plugin import PluginBundle
 from fathom.manifests.children.compute_domain import compute_domain
 from fathom.manifests.children.leader_worker_set import leader_worker_set
 from fathom.manifests.children.pod_disruption_budget import pod_disruption_budget
-from fathom.manifests.problems import doubts_of
 from manifest_samples import resource
+from support.validated import warnings
 
 BUNDLE = PluginBundle({"fathom_vllm/__init__.py": ""}, "aaaa")
 TWO_TRAYS = {"engine.tensorParallelSize": 8}
@@ -163,13 +163,13 @@ def test_the_interface_is_named_in_pods_that_have_their_own_network(
 def test_what_pod_template_leaves_to_the_user_is_said_once() -> None:
     host = {"podTemplate": {"spec": {"hostIPC": True}}}
     workers = {"workerTemplate": {"spec": {"hostPID": True}}}
-    doubts = [each.field for each in doubts_of(resource({**TWO_TRAYS, **host, **workers}))]
+    doubts = [each.field for each in warnings(resource({**TWO_TRAYS, **host, **workers}))]
 
     assert doubts == ["spec.podTemplate.spec.hostIPC", "spec.workerTemplate.spec.hostPID"]
 
 
 def test_where_there_are_no_workers_that_is_said() -> None:
-    (doubt,) = doubts_of(resource({"workerTemplate": {"spec": {"priorityClassName": "low"}}}))
+    (doubt,) = warnings(resource({"workerTemplate": {"spec": {"priorityClassName": "low"}}}))
 
     assert str(doubt) == (
         "spec.workerTemplate: a replica of this spec is one pod, which has no workers: leave it "

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fathom.manifests.problems import doubts_of
 from manifest_samples import resource
+from support.validated import warnings
 
 
 def with_security(**context: Any) -> dict[str, Any]:
@@ -14,7 +14,7 @@ def with_security(**context: Any) -> dict[str, Any]:
 
 
 def doubts(*args: str, **changes: Any) -> list[str]:
-    return [str(each) for each in doubts_of(resource({"engine.args": list(args), **changes}))]
+    return [str(each) for each in warnings(resource({"engine.args": list(args), **changes}))]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.pod.pod_template import pod_template, worker_template
-from fathom.manifests.problems import doubts_of, problems_of
 from manifest_samples import resource
 from odd_pod_templates import GONE, ODD, Odd, Path
+from support.validated import errors, warnings
 
 REFUSED = {name: odd for name, odd in ODD.items() if odd.refused}
 RIGHT = {name: odd for name, odd in ODD.items() if not odd.refused}
@@ -35,7 +35,7 @@ def keys(item: Any) -> list[str]:
 
 @pytest.mark.parametrize("odd", REFUSED.values(), ids=REFUSED.keys())
 def test_is_refused_with_its_field_and_a_cure(odd: Odd) -> None:
-    problems = problems_of(resource(odd.edits))
+    problems = errors(resource(odd.edits))
 
     assert str(problems[0]).startswith(f"spec.{odd.name}{odd.refused}")
 
@@ -43,7 +43,7 @@ def test_is_refused_with_its_field_and_a_cure(odd: Odd) -> None:
 @pytest.mark.parametrize("odd", RIGHT.values(), ids=RIGHT.keys())
 def test_is_right_in_the_pod(odd: Odd) -> None:
     sd = resource(odd.edits)
-    assert [str(problem) for problem in problems_of(sd)] == []
+    assert [str(problem) for problem in errors(sd)] == []
     build = worker_template if odd.workers else pod_template
     template: dict[str, Any] = build(sd, revision="abcd0123", bundle=BUNDLE)
 
@@ -53,7 +53,7 @@ def test_is_right_in_the_pod(odd: Odd) -> None:
 
 @pytest.mark.parametrize("odd", RIGHT.values(), ids=RIGHT.keys())
 def test_leaves_to_the_user_what_it_says(odd: Odd) -> None:
-    doubts = [str(doubt) for doubt in doubts_of(resource(odd.edits))]
+    doubts = [str(doubt) for doubt in warnings(resource(odd.edits))]
 
     assert [each[: len(f"spec.{odd.name}{odd.doubt}")] for each in doubts] == (
         [f"spec.{odd.name}{odd.doubt}"] if odd.doubt else []

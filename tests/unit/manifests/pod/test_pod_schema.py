@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import fathom.manifests.pod
-from fathom.manifests.pod.pod_schema import _meant, schema_findings
+from fathom.api.problem import Severity
+from fathom.manifests.pod.pod_schema import _meant, schema_problems
 from fathom_local.tools.pod_schema import schema
 
 (FOLDER,) = fathom.manifests.pod.__path__
@@ -33,10 +34,10 @@ def test_it_is_fresh() -> None:
 def test_what_looks_misspelt_is_refused_and_what_may_be_new_is_not(
     field: str, *, certain: bool
 ) -> None:
-    (finding,) = schema_findings({"spec": {field: 1}}, "podTemplate")
+    (problem,) = schema_problems({"spec": {field: 1}}, "podTemplate")
 
-    assert finding.problem.field == f"podTemplate.spec.{field}"
-    assert finding.certain is certain
+    assert problem.field == f"podTemplate.spec.{field}"
+    assert (problem.severity is Severity.ERROR) is certain
 
 
 def test_what_kubernetes_has_beside_another_field_would_not_have_been_taken_for_it() -> None:

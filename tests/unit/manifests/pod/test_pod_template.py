@@ -6,8 +6,8 @@ import pytest
 
 from fathom.core.plugin import PluginBundle, plugin_bundle
 from fathom.manifests.pod.pod_template import pod_template
-from fathom.manifests.problems import problems_of
 from manifest_samples import resource
+from support.validated import errors
 
 BUNDLE = PluginBundle({"fathom_vllm/__init__.py": "", "x.dist-info/METADATA": ""}, "0123456789ab")
 
@@ -174,7 +174,7 @@ def test_the_users_resources_are_kept_beside_the_gpus() -> None:
         }
     }
 
-    assert problems_of(resource(changes)) == ()
+    assert errors(resource(changes)) == ()
     assert container(changes)["resources"] == {
         "requests": {"cpu": "8"},
         "limits": {"memory": "512Gi", "nvidia.com/gpu": "4"},
@@ -190,7 +190,7 @@ def test_another_number_of_gpus_is_refused(
 ) -> None:
     changes = {**parallel, "engine.resources": {kind: {"nvidia.com/gpu": 8}}}
 
-    (problem,) = problems_of(resource(changes))
+    (problem,) = errors(resource(changes))
 
     assert problem.field == f"spec.engine.resources.{kind}.nvidia.com/gpu"
     assert problem.message.startswith(f"a pod of this spec gets {needed}: set spec.engine.tensor")
@@ -383,7 +383,7 @@ def test_pod_template_is_merged_in() -> None:
 def test_a_pod_template_that_does_not_fit_is_refused(
     template: dict[str, Any], sentence: str
 ) -> None:
-    (problem,) = problems_of(resource({"podTemplate": template}))
+    (problem,) = errors(resource({"podTemplate": template}))
 
     assert str(problem) == sentence
 
@@ -414,7 +414,7 @@ def test_a_pod_template_that_does_not_fit_is_refused(
     ids=str,
 )
 def test_other_refusals(changes: dict[str, Any], sentence: str) -> None:
-    assert [str(problem) for problem in problems_of(resource(changes))] == [sentence]
+    assert [str(problem) for problem in errors(resource(changes))] == [sentence]
 
 
 def test_the_bundle_of_this_fathom_is_named_by_its_content() -> None:

@@ -1,0 +1,204 @@
+"""Checks of `spec.engine.args`. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from packaging.version import Version
+
+from fathom.api.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
+from fathom.api.near import VERY_NEAR, nearest
+from fathom.api.problem import Problem, warning
+from fathom.engine.arguments import EngineArguments, EngineOption, is_count
+from fathom.engine.flags import FLAGS, Flag
+from fathom.engine.known_names import Names, known_names, names_of
+from fathom.engine.stated_args import MAX_NUM_SEQS, kv_cache_dtype
+from fathom.validation.candidate import Candidate
+
+TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")
+"""`supported_kv_cache_dtypes` in vllm/v1/attention/backends/mla/tokenspeed_mla.py. `auto` becomes
+one of them where the checkpoint says so, which the preflight looks at."""
+
+
+def owned_flags(candidate: Candidate) -> Iterable[Problem]:
+    engine = candidate.engine
+    return owned_flag_problems(engine.arguments, plugin=engine.has_plugin)
+
+
+def owned_flag_problems(arguments: EngineArguments, *, plugin: bool = True) -> tuple[Problem, ...]:
+    """Arguments that repeat what the API owns, in any spelling that vLLM's parser takes.
+
+    Refused whatever the value: of two, the last wins, and the pod would not be what its spec says.
+    Excepted are the values of `Flag.but_for`: there the operator passes none of its own.
+
+    Args:
+        arguments: `spec.engine.args`.
+        plugin: whether the pods get it, which forbids a little more.
+    """
+    problems = []
+    for option in arguments.options:
+        where = f"spec.engine.args[{option.index}]"
+        if option.name == "--":
+            problems.append(Problem(where, "-- ends the options for vLLM: remove it."))
+        elif (owned := _owner(option, plugin=plugin)) is not None:
+            meaning = f" (which vLLM reads as {owned.name})" if owned.name != option.name else ""
+            problems.append(
+                Problem(where, f"{option.spelling}{meaning} may not be set here: {owned.instead}.")
+            )
+    return tuple(problems)
+
+
+_SWITCHES: Final = ("--enable-", "--no-")
+"""Options that begin so take no value; a test asks vLLM's parser."""
+_TWO_IN_ONE: Final = re.compile(r"--?[A-Za-z][^\s=]*\s")
+
+
+def lone_arguments(candidate: Candidate) -> Iterable[Problem]:
+    return lone_argument_problems(candidate.engine.arguments)
+
+
+def lone_argument_problems(arguments: EngineArguments) -> tuple[Problem, ...]:
+    """Arguments that vLLM would take neither for an option nor for an option's value.
+
+    Several values after one option are let through: some options take as many as there are. What an
+    argument says is not repeated: it may be a secret.
+
+    Args:
+        arguments: `spec.engine.args`.
+    """
+    found = {option.index: option for option in arguments.options}
+    problems = []
+    refusal = "no option stands before this, and the model comes from spec.model.id"
+    # Of an argument that is no option; empty: it may be a value of the one before.
+    for index, argument in enumerate(arguments.words):
+        where = f"spec.engine.args[{index}]"
+        if _TWO_IN_ONE.match(argument):
+            name = argument.split(maxsplit=1)[0]
+            sentence = (
+                f"{name} and its value are one argument here, which vLLM does not know: make them "
+                f"two, or write {name}= before the value."
+            )
+            problems.append(Problem(where, sentence))
+            refusal = f"{name} has its value already"
+        elif index in found:
+            refusal = _no_value_after(found[index], argument)
+        elif refusal:
+            sentence = f"{refusal}: remove this argument, or write its option before it."
+            problems.append(Problem(where, sentence))
+    return tuple(problems)
+
+
+def _no_value_after(option: EngineOption, argument: str) -> str:
+    """Why the next argument is no value of this option; empty: it may be one."""
+    if "=" in argument:
+        return f"{option.spelling} has its value already"
+    return f"{option.spelling} takes no value" if option.name.startswith(_SWITCHES) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    name: str
+    """What vLLM takes the option for."""
+    instead: str
+
+
+def _owner(option: EngineOption, *, plugin: bool) -> _Owned | None:
+    """The owned flag that an option means or may mean."""
+    if option.name in ("--attention-config", "-ac"):
+        return _attention_backend(option)
+    flags = [flag for flag in FLAGS if flag.refusal and (plugin or not flag.plugin_only)]
+    exact = (flag for flag in flags if option.name in flag.names)
+    similar = (flag for flag in flags if any(_means(option.name, name) for name in flag.names))
+    flag = next(exact, None) or next(similar, None)
+    if flag is None or _may_stand(option, flag):
+        return None
+    # A name of its own needs no explanation, and neither does one of a whole family.
+    own = option.name.startswith("--") and (option.name in flag.names or flag.name.endswith("-*"))
+    return _Owned(option.name if own else flag.name, flag.refusal)
+
+
+def _may_stand(option: EngineOption, flag: Flag) -> bool:
+    return option.name == flag.name and not option.keys and option.value in flag.but_for
+
+
+def _means(given: str, owned: str) -> bool:
+    """Whether argparse may take `given` for `owned` though it is spelled otherwise."""
+    if owned.endswith("-*"):
+        family = owned.removesuffix("*")
+        return given.startswith(family) or family.startswith(given)
+    if len(owned) == len("-n"):
+        # One letter takes its value attached: `-n2`.
+        return given.startswith(owned) and not given.startswith("--")
+    # Any beginning. One that is ambiguous stops vLLM, so nothing of use is lost.
+    return owned.startswith(given)
+
+
+def _attention_backend(option: EngineOption) -> _Owned | None:
+    """The attention backend has a field; the rest of that option's keys have none."""
+    name, key = "--attention-backend", "backend"
+    try:
+        document = parsed_json(option.value or "")
+    except BeyondBoundsError:
+        # What it holds is not known, so the key may be in it.
+        document = {key: None}
+    except UnreadableJsonError:
+        document = None
+    if option.keys[:1] == (key,) or (isinstance(document, dict) and key in document):
+        return next(_Owned(name, flag.refusal) for flag in FLAGS if flag.name == name)
+    return None
+
+
+def max_num_seqs(candidate: Candidate) -> Iterator[Problem]:
+    stated = candidate.engine.arguments.value(MAX_NUM_SEQS)
+    if stated is not None and not (is_count(stated) and int(stated) >= 1):
+        yield Problem(
+            "spec.engine.args",
+            f"--max-num-seqs needs a whole number of 1 or more, not {stated!r}.",
+        )
+
+
+def kv_cache_type(candidate: Candidate) -> Iterator[Problem]:
+    engine = candidate.engine
+    backend, stated = engine.spec.engine.attention_backend, kv_cache_dtype(engine.arguments)
+    if backend.lower() == "tokenspeed_mla" and stated not in ("auto", *TOKENSPEED_MLA_KV_CACHE):
+        yield Problem(
+            "spec.engine.args",
+            f"attention backend {backend} reads an FP8 KV cache only, not --kv-cache-dtype "
+            f"{stated}: set that to fp8, or choose another attentionBackend.",
+        )
+
+
+def unknown_names(candidate: Candidate) -> Iterator[Problem]:
+    """Options and draft fields that the engine's release does not know.
+
+    Nothing is said of releases that were not asked, nor where the release is not known. A patch
+    release knows what the first of its minor release does.
+    """
+    spec, engine, known = candidate.spec, candidate.engine, known_names()
+    version = engine.version
+    asked = {Version(each).release[:2]: each for each in known.releases}
+    if version is None or (release := asked.get(version.release[:2])) is None:
+        return
+    said = f"vLLM {version} does not know"
+    taken = names_of(release, known.options)
+    for option in engine.arguments.options:
+        # argparse takes any beginning of a name for it.
+        if option.name.startswith("--") and not any(each.startswith(option.name) for each in taken):
+            spelling = option.spelling.partition(".")[0]
+            advice = _advice(option.name, taken, known.options)
+            yield warning(f"spec.engine.args[{option.index}]", f"{said} {spelling} {advice}")
+    fields = names_of(release, known.draft)
+    for key in spec.draft.options if spec.drafts else ():
+        if key not in fields:
+            advice = _advice(key, fields, known.draft)
+            yield warning(f"spec.draft.options.{key}", f"{said} {key} {advice}")
+
+
+def _advice(name: str, taken: frozenset[str], rows: tuple[Names, ...]) -> str:
+    """What comes of a name that is not taken, and what to do instead."""
+    if elsewhere := next((row.releases for row in rows if name in row.names), ()):
+        known = f"{', '.join(elsewhere)} do{'es' * (len(elsewhere) == 1)}"
+        return f"and would not start; {known}: remove it, or change spec.engine.image."
+    near = nearest(name, taken, VERY_NEAR)
+    return f"and would not start{f'. Did you mean {near}?' if near else ': remove it.'}"

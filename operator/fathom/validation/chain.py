@@ -1,0 +1,80 @@
+"""The one chain of checks that a spec goes through before it is carried out. Pure.
+
+`fathom.resource.parse` comes before it, and finds what is wrong with schema and rules. A check
+looks at one thing, and yields a problem for each place where it is wrong.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from fathom.api.problem import Problem
+from fathom.validation import (
+    argument_checks,
+    cluster_checks,
+    engine_checks,
+    gpu_checks,
+    kv_transfer_checks,
+    pod_template_errors,
+    pod_template_warnings,
+    secret_checks,
+    spec_checks,
+    token_budget_checks,
+)
+from fathom.validation.candidate import Candidate
+
+Check = Callable[[Candidate], Iterable[Problem]]
+
+CHAIN: Final[tuple[tuple[Check, ...], ...]] = (
+    # What is written: every error is told at once.
+    (
+        spec_checks.creation_rules,
+        spec_checks.version,
+        spec_checks.model_names,
+        spec_checks.prometheus_labels,
+        argument_checks.owned_flags,
+        argument_checks.lone_arguments,
+        spec_checks.variable_names,
+        engine_checks.draft_options,
+        secret_checks.plain_secrets,
+        argument_checks.max_num_seqs,
+        argument_checks.kv_cache_type,
+        engine_checks.capabilities,
+        engine_checks.fitting_graphs,
+        spec_checks.draft_fits,
+        gpu_checks.asked_gpus,
+        pod_template_errors.pod_template_errors,
+    ),
+    # What this cluster offers: of a spec in which nothing else is wrong, since it is the
+    # cluster's to be changed.
+    (cluster_checks.needed_apis,),
+    # What its user should know: of a spec that is carried out.
+    (
+        gpu_checks.gpu_warnings,
+        argument_checks.unknown_names,
+        token_budget_checks.token_budget_warnings,
+        engine_checks.profiled_context,
+        kv_transfer_checks.kv_transfer_warnings,
+        pod_template_warnings.pod_template_warnings,
+    ),
+)
+"""Links, in order. The first that finds anything ends the chain: what comes after it may rely on
+what it makes sure of."""
+
+
+def problems_of(candidate: Candidate) -> tuple[Problem, ...]:
+    """What is wrong with a spec; empty: nothing is known to be.
+
+    Either errors, all of those that its first bad link finds, or warnings.
+    """
+    for link in CHAIN:
+        if found := tuple(problem for check in link for problem in check(candidate)):
+            return found
+    return ()
+
+
+def errors_of(candidate: Candidate) -> tuple[Problem, ...]:
+    """Why a spec must not be carried out; empty: nothing known stands against it."""
+    for link in CHAIN[:-1]:
+        if found := tuple(problem for check in link for problem in check(candidate)):
+            return found
+    return ()

@@ -1,0 +1,231 @@
+"""Checks of what a spec asks of its engine: whether it would start, and whether it runs well."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from packaging.version import Version
+
+from fathom.api.accelerators import NVIDIA, preset_for
+from fathom.api.choices import AdaptiveVerification, Compares, Method
+from fathom.api.foreign_json import (
+    BeyondBoundsError,
+    UnreadableJsonError,
+    is_true,
+    parsed_json,
+)
+from fathom.api.problem import Problem, warning
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.engine.capability_table import (
+    ADAPTIVE_BACKENDS,
+    ADAPTIVE_FLAGS,
+    ADAPTIVE_PIPELINE_PARALLEL,
+    ADAPTIVE_VERIFICATION,
+    ATTENTION_BACKENDS,
+    DRAFT_PIPELINE_PARALLEL,
+    FLASHINFER_MLA_ADAPTIVE,
+    METHODS,
+)
+from fathom.engine.capture_sizes import ceiling
+from fathom.engine.depth_set import WIDEST_GRID, capture_sizes
+from fathom.engine.graph_price import DRAFTS_AFTER_THE_TARGET
+from fathom.engine.profile import EngineProfile
+from fathom.engine.profiled_context import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
+from fathom.engine.speculative_config import KEYS
+from fathom.validation.candidate import Candidate
+
+_HOPPER: Final = 9
+"""The `compute_capability` of H100 and H200."""
+_PLAN_NOTHING: Final = frozenset(
+    {"flashinfer", "flashinfer_mla", "tokenspeed_mla", "triton_attn", "triton_mla"}
+)
+"""Attention backends that plan nothing by request, or read rows that vLLM has set to zero."""
+_TOLD: Final = 3
+"""Batches that a refusal names."""
+_AT_ONE_DEPTH: Final = "with tuning.mode Static there is one depth, and nothing to fit"
+_ADAPTIVE_FIELD: Final = "spec.speculation.adaptiveVerification"
+
+
+def draft_options(candidate: Candidate) -> tuple[Problem, ...]:
+    """Keys of `draft.options` that have a field of their own, or make a measurement of nothing.
+
+    And values that are not read.
+    """
+    spec = candidate.spec
+    problems = [
+        Problem(
+            f"spec.draft.options.{key.name}", f"this has a field: set spec.{key.field} instead."
+        )
+        for key in KEYS
+        if key.name in spec.draft.options
+    ]
+    for key, text in spec.draft.options.items():
+        try:
+            parsed_json(text)
+        except BeyondBoundsError as error:
+            problems.append(Problem(f"spec.draft.options.{key}", f"{error}: write less of it."))
+        except UnreadableJsonError:
+            continue
+    if spec.draft.options.get("rejection_sample_method") == "synthetic" and spec.tunable:
+        problems.append(
+            Problem(
+                "spec.draft.options.rejection_sample_method",
+                "with synthetic acceptance what is measured says nothing about the draft: it is "
+                "for benchmarks, so use tuning mode Static.",
+            )
+        )
+    return tuple(problems)
+
+
+def capabilities(candidate: Candidate) -> Iterator[Problem]:
+    """What this spec asks for and its engine would not start with.
+
+    What a draft would need is no matter where none is loaded. Of an engine whose version is not
+    known, only what needs a known one is refused.
+    """
+    spec, engine = candidate.spec, candidate.engine
+    if engine.version is not None:
+        yield from _missing(spec, engine.version)
+    asks = spec.verifies_adaptively or spec.compares is Compares.ADAPTIVE_VERIFICATION
+    if asks and (refusal := _adaptive_verification_refusal(engine)):
+        yield Problem(_ADAPTIVE_FIELD, refusal)
+
+
+def _missing(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[Problem]:
+    engine, method = spec.engine, spec.draft.method
+    if spec.drafts and not METHODS[method].in_version(version):
+        yield Problem(
+            "spec.draft.method",
+            f"vLLM {version} does not know method {method}, which needs "
+            f"{METHODS[method].versions}: change spec.engine.image, or choose another method.",
+        )
+    backend = ATTENTION_BACKENDS.get(engine.attention_backend.lower())
+    if backend is not None and not backend.in_version(version):
+        yield Problem(
+            "spec.engine.attentionBackend",
+            f"vLLM {version} does not know {engine.attention_backend}, which needs "
+            f"{backend.versions}: change spec.engine.image, or choose another attentionBackend.",
+        )
+    stages = DRAFT_PIPELINE_PARALLEL
+    if (
+        spec.drafts
+        and engine.pipeline_parallel_size > 1
+        and method in stages.methods
+        and not stages.in_version(version)
+    ):
+        yield Problem(
+            "spec.engine.pipelineParallelSize",
+            f"vLLM {version} would split the draft of method {method} into stages too, which none "
+            f"of them can be; {stages.versions} does not: change spec.engine.image, or set it to "
+            "1.",
+        )
+
+
+def _adaptive_verification_refusal(profile: EngineProfile) -> str | None:
+    engine, method = profile.spec.engine, profile.spec.draft.method
+    offers = [offer for offer in ADAPTIVE_VERIFICATION if method in offer.methods]
+    if not offers:
+        return f"vLLM has no adaptive verification for method {method}: set it to Disabled."
+    version = profile.version
+    if version is None:
+        return f"whether the vLLM in {engine.image} has it cannot be told: set spec.engine.version."
+    if not any(offer.in_version(version) for offer in offers):
+        return (
+            f"vLLM {version} has none for method {method}; it needs {offers[0].versions}: "
+            "change spec.engine.image, or set it to Disabled."
+        )
+    if engine.pipeline_parallel_size > 1 and not ADAPTIVE_PIPELINE_PARALLEL.in_version(version):
+        return "vLLM cannot combine it with pipelineParallelSize above 1: set it to Disabled."
+    backend = ADAPTIVE_BACKENDS.get(engine.attention_backend.lower())
+    if backend is not None and not backend.in_version(version):
+        return (
+            f"{engine.attention_backend} cannot do it in vLLM {version}: choose another "
+            f"attentionBackend (with MLA: flashinfer_mla, vLLM {FLASHINFER_MLA_ADAPTIVE.versions}),"
+            " or set it to Disabled."
+        )
+    conflict = next(_conflicts(profile, version), None)
+    return f"{conflict}, or set this to Disabled." if conflict else None
+
+
+def _conflicts(engine: EngineProfile, version: Version) -> Iterator[str]:
+    """Sentences without an end: what vLLM refuses beside adaptive verification, and what to remove.
+
+    Source: `_validate_adaptive_verification` and what else asks for it in vllm/config/vllm.py and
+    vllm/config/speculative.py. tests/engine/test_parser_matrix.py asks vLLM.
+    """
+    spec, start = engine.spec, engine.start
+    cause = start.graph_mode.without_full if start.captures_graphs else "--enforce-eager"
+    if cause:
+        yield f"it needs full CUDA graphs, and {cause} in spec.engine.args has none: remove it"
+    if cause := start.model_runner_v1:
+        yield f"{cause} selects vLLM's Model Runner V1, which does not have it: remove it"
+    for flag, combines in ADAPTIVE_FLAGS.items():
+        if start.arguments.has(flag) and not combines.in_version(version):
+            yield f"vLLM cannot combine it with {flag} in spec.engine.args: remove that"
+    by_argmax = is_true(spec.draft.options.get("use_local_argmax_reduction", ""))
+    if by_argmax and spec.draft.method is not Method.DSPARK:
+        yield (
+            "spec.draft.options.use_local_argmax_reduction leaves it without the draft's logits, "
+            "by which it tells what will be accepted: remove it"
+        )
+
+
+def fitting_graphs(candidate: Candidate) -> Iterator[Problem]:
+    """Graphs of depths that would make an engine's steps take seconds (`Graphs.strays`)."""
+    engine = candidate.engine
+    spec, start = engine.spec, engine.start
+    if not (engine.live and start.captures_graphs and _drafts_over_the_targets(spec)):
+        return
+    strays = engine.graphs.strays
+    if not strays:
+        return
+    tokens = spec.speculation.tokens
+    depth = tokens if tokens in strays else max(strays)
+    batches = strays[depth]
+    what = (
+        f"vLLM's CUDA graphs of these depths do not fit together: at depth {depth} and batch "
+        f"{_some(batches)}, drafts replay a graph of more requests than the step has, and such "
+        "steps took seconds on an H100"
+    )
+    if capture_sizes(engine.depths, engine.max_num_seqs, ceiling(spec.node_pool)):
+        yield Problem(
+            "spec.engine.args",
+            f"{what}: take out the sizes of graphs, or write --compilation-config as one object of "
+            f"JSON, and Fathom adds sizes that fit; {_AT_ONE_DEPTH}.",
+        )
+    else:
+        yield Problem(
+            "spec.speculation.depths",
+            f"{what}: leave them out, or name depths of which each, plus one, divides one number "
+            f"up to {WIDEST_GRID}; {_AT_ONE_DEPTH}.",
+        )
+
+
+def _some(batches: Sequence[int]) -> str:
+    some = ", ".join(map(str, batches[:_TOLD]))
+    return f"{some}, …" if len(batches) > _TOLD else some
+
+
+def _drafts_over_the_targets(spec: SpeculativeDeploymentSpec) -> bool:
+    """Whether a draft's first pass may go by a plan that attention made for the target's step.
+
+    Of NVIDIA's GPUs that is Hopper's, where FlashAttention 3 and FlashMLA keep a plan by request
+    for their graphs. Read in vllm/v1/attention/backends, 0.32. Custom may be Hopper.
+    """
+    preset = preset_for(spec.node_pool)
+    may_be_hopper = preset.vendor is NVIDIA and preset.compute_capability in {0, _HOPPER}
+    plans = spec.engine.attention_backend.lower() not in _PLAN_NOTHING
+    return may_be_hopper and plans and spec.draft.method in DRAFTS_AFTER_THE_TARGET
+
+
+def profiled_context(candidate: Candidate) -> Iterator[Problem]:
+    """Where nobody says which context the traffic has."""
+    spec = candidate.spec
+    cuts = spec.speculation.adaptive_verification is not AdaptiveVerification.DISABLED
+    if cuts and all(each.name != PROFILED_CONTEXT for each in spec.engine.env):
+        yield warning(
+            "spec.engine.env",
+            f"{PROFILED_CONTEXT} is not set: adaptive verification cuts drafts by what verifying "
+            f"them costs at {PROFILED_BY_DEFAULT} tokens of context, measured once at start. With "
+            "shorter contexts it cuts what is nearly free: set it to the mean context of your "
+            "requests, which `fathom explain` tells.",
+        )

@@ -1,0 +1,210 @@
+"""What may not be merged over the pods that Fathom builds, each with what to do instead. Pure.
+
+What a field of the spec is for is set there, since Fathom reads it there too; what the pods cannot
+do without stays; what the API server would refuse is refused before.
+"""
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from fathom.api import names
+from fathom.api.problem import Problem, Severity
+from fathom.engine.flags import HTTP_PORT
+from fathom.engine.ranks import Role
+from fathom.engine.start import FRONTEND_VARIABLE, MODEL_RUNNER_VARIABLE
+from fathom.manifests.cache import HUB_VARIABLES
+from fathom.manifests.pod.engine_env import OURS
+from fathom.manifests.pod.engine_start import why_not_started
+from fathom.manifests.pod.group import CLAIM
+from fathom.manifests.pod.merged_template import (
+    CONTAINER_KINDS,
+    MergedTemplate,
+    merged_template,
+)
+from fathom.manifests.pod.overlays import overlays
+from fathom.manifests.pod.pod_schema import schema_problems
+from fathom.manifests.pod.strategic_merge import MergeError
+from fathom.manifests.pod.template_parts import Part, by, part, parts, texts
+from fathom.resource import SpeculativeDeployment
+from fathom.validation.candidate import Candidate
+from fathom.validation.container_checks import container_problems
+from fathom.validation.gpu_checks import foreign_gpu_problems, gpus_sentence
+from fathom.validation.models.input import LONGER_VARIABLE
+
+OWN_PREFIX: Final = "FATHOM_"
+READ_IN_ENGINE_ENV: Final = frozenset(
+    {*HUB_VARIABLES, LONGER_VARIABLE, MODEL_RUNNER_VARIABLE, FRONTEND_VARIABLE}
+)
+"""Variables by which more is decided than what the engine does."""
+_OWN_LABELS: Final = (names.LABEL_NAME, names.LABEL_REVISION, names.LABEL_ROLE)
+_PLUGIN: Final = "the plugin that follows and counts depth needs it"
+_OWN_VOLUMES: Final[Mapping[str, str]] = MappingProxyType(
+    {"cache": "spec.cache says what lies there", "fathom-plugin": _PLUGIN, "fathom-depth": _PLUGIN}
+)
+"""Volumes of which nothing may change, and why."""
+_NO_CLAIM: Final = (
+    f"the claim {CLAIM} must stay, through which the nodes of a replica use NVLink: set "
+    "spec.nodePool.computeDomain to External if another component makes it, or to Never."
+)
+_REFUSED_BY_WORKLOADS: Final = ("activeDeadlineSeconds", "ephemeralContainers")
+
+
+def pod_template_errors(candidate: Candidate) -> Iterator[Problem]:
+    """Why `podTemplate` is refused or, where that is in order, `workerTemplate`."""
+    for role in Role:
+        refused = tuple(_problems(candidate.resource, role))
+        yield from refused
+        if refused:
+            return
+
+
+def _problems(sd: SpeculativeDeployment, role: Role) -> Iterator[Problem]:
+    """Why the overlay for such pods alone is refused."""
+    overlay = overlays(sd.spec, role)[-1]
+    if not overlay.given:
+        return
+    for key in overlay.given:
+        if key not in ("metadata", "spec"):
+            where = f"{overlay.field}.{key}"
+            yield Problem(where, "a pod template has metadata and spec, nothing else.")
+            return
+    found = schema_problems(overlay.given, overlay.field)
+    wrong = [each for each in found if each.severity is Severity.ERROR]
+    yield from wrong
+    if wrong:
+        return
+    try:
+        template = merged_template(sd, role)
+    except MergeError as error:
+        where, _, sentence = str(error).partition(": ")
+        yield Problem(where, sentence)
+        return
+    if not template.engine:
+        yield Problem(
+            template.containers,
+            f"the container {names.ENGINE_CONTAINER} must stay: do not delete it.",
+        )
+        return
+    yield from _in_engine(template)
+    yield from _in_pod(template)
+
+
+def own_variable_sentence(name: str) -> str:
+    """Why a variable of Fathom's is refused."""
+    return f"variables called {OWN_PREFIX}… are Fathom's own: remove {name}."
+
+
+def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
+    built, engine, field = template.built_engine, template.engine, template.field
+    if engine.get("image") != built["image"]:
+        yield Problem(f"{field}.image", "may not be set here: set spec.engine.image instead.")
+    if engine.get("args") != built["args"]:
+        yield Problem(
+            f"{field}.args",
+            "these would take the place of all that starts the engine: set spec.engine.args "
+            "instead, which adds to it.",
+        )
+    if refusal := why_not_started(texts(engine, "command")):
+        yield Problem(f"{field}.command", refusal)
+    yield from _variables(template)
+    yield from _gpus(template)
+    yield from _mounts(template)
+    port = by("containerPort", parts(engine, "ports")).get(str(HTTP_PORT))
+    serves = template.role is Role.LEADER
+    if serves and (port is None or port.get("protocol", "TCP") != "TCP"):
+        yield Problem(
+            f"{field}.ports",
+            f"port {HTTP_PORT} must stay, with TCP: clients, probes and metrics reach the engine "
+            "there. It may have another name, and other ports go beside it.",
+        )
+    if any(
+        claim not in parts(engine, "resources", "claims")
+        for claim in parts(built, "resources", "claims")
+    ):
+        yield Problem(f"{field}.resources.claims", _NO_CLAIM)
+
+
+def _variables(template: MergedTemplate) -> Iterator[Problem]:
+    field = f"{template.field}.env"
+    for container in parts(template.overlay.given, "spec", "containers"):
+        if container.get("name") != names.ENGINE_CONTAINER:
+            continue
+        for name in by("name", parts(container, "env")):
+            if name.startswith(OWN_PREFIX):
+                yield Problem(field, own_variable_sentence(name))
+            elif name in READ_IN_ENGINE_ENV:
+                instead = "set it in spec.engine.env, which Fathom reads"
+                yield Problem(field, f"{name} may not be set here: {instead}.")
+    kept = by("name", parts(template.engine, "env"))
+    for name in by("name", parts(template.built_engine, "env")):
+        if name in OURS and name not in kept:
+            yield Problem(field, f"{name} must stay: {_PLUGIN}.")
+
+
+def _gpus(template: MergedTemplate) -> Iterator[Problem]:
+    ours = template.gpus
+    needed = part(template.built_engine, "resources", "limits")[ours]
+    for kind in ("limits", "requests"):
+        field = f"{template.field}.resources.{kind}"
+        asked = part(template.engine, "resources", kind)
+        found = asked.get(ours)
+        if str(found) != needed and (kind == "limits" or found is not None):
+            yield Problem(f"{field}.{ours}", gpus_sentence(needed))
+        yield from foreign_gpu_problems(asked, ours, field)
+
+
+def _mounts(template: MergedTemplate) -> Iterator[Problem]:
+    field = f"{template.field}.volumeMounts"
+    found: dict[str, list[Part]] = {}
+    for mount in parts(template.engine, "volumeMounts"):
+        found.setdefault(posixpath.normpath(str(mount.get("mountPath"))), []).append(mount)
+    for mount in parts(template.built_engine, "volumeMounts"):
+        path, volume = str(mount["mountPath"]), str(mount["name"])
+        there = found.get(path, [])
+        if not there:
+            yield Problem(field, f"{path} must stay mounted: do not delete it.")
+        elif len(there) > 1:
+            yield Problem(field, f"{path} is mounted twice: write the path so, or mount elsewhere.")
+        elif volume in _OWN_VOLUMES and not _is_whole(there[0], volume):
+            why = _OWN_VOLUMES[volume]
+            yield Problem(field, f"{path} holds the whole volume {volume}: {why}. Mount elsewhere.")
+
+
+def _is_whole(mount: Part, volume: str) -> bool:
+    partial = mount.get("subPath") or mount.get("subPathExpr")
+    return mount.get("name") == volume and not partial
+
+
+def _in_pod(template: MergedTemplate) -> Iterator[Problem]:
+    overlay = template.overlay
+    spec, field = part(template.merged, "spec"), f"{overlay.field}.spec"
+    for label in part(overlay.given, "metadata", "labels"):
+        if label in _OWN_LABELS:
+            yield Problem(f"{overlay.field}.metadata.labels.{label}", "Fathom's own: remove it.")
+    if spec.get("restartPolicy", "Always") != "Always":
+        yield Problem(f"{field}.restartPolicy", "pods that serve have Always: remove it.")
+    for key in _REFUSED_BY_WORKLOADS:
+        if spec.get(key):
+            yield Problem(f"{field}.{key}", "Kubernetes refuses it in pods that serve: remove it.")
+    for claim in parts(template.built, "spec", "resourceClaims"):
+        if claim not in parts(spec, "resourceClaims"):
+            yield Problem(f"{field}.resourceClaims", _NO_CLAIM)
+    volumes = by("name", parts(spec, "volumes"))
+    yield from _volumes(by("name", parts(template.built, "spec", "volumes")), volumes, field)
+    for kind in CONTAINER_KINDS:
+        for container in parts(spec, kind):
+            yield from container_problems(container, volumes, f"{field}.{kind}")
+
+
+def _volumes(
+    built: Mapping[str, Part], merged: Mapping[str, Part], field: str
+) -> Iterator[Problem]:
+    for name in sorted(built.keys() & _OWN_VOLUMES.keys()):
+        if merged.get(name) != built[name]:
+            why = _OWN_VOLUMES[name]
+            yield Problem(
+                f"{field}.volumes",
+                f"the volume {name} must stay as it is: {why}; give yours another name.",
+            )

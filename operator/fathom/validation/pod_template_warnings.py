@@ -1,0 +1,171 @@
+"""What may be merged over pods, and what that costs or leaves to the user. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from fathom.api import names
+from fathom.api.problem import Problem, Severity, warning
+from fathom.engine.arguments import EngineArguments
+from fathom.engine.flags import HTTP_PORT
+from fathom.engine.ranks import Role
+from fathom.manifests.pod.engine_start import what_to_see_to
+from fathom.manifests.pod.merged_template import (
+    CONTAINER_KINDS,
+    MergedTemplate,
+    merged_template,
+)
+from fathom.manifests.pod.overlays import POD_TEMPLATE, WORKER_TEMPLATE, overlays
+from fathom.manifests.pod.pod_schema import schema_problems
+from fathom.manifests.pod.template_parts import Part, part, parts, texts
+from fathom.validation.candidate import Candidate
+
+_PRIVILEGED: Final = "Its namespace must allow pods of level privileged."
+_OF_THE_HOST: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "hostNetwork": f"the pod takes port {HTTP_PORT} of its node, so that one fits on each, and "
+        f"no network policy holds for it. {_PRIVILEGED}",
+        "hostPID": f"the pod sees the processes of its node. {_PRIVILEGED}",
+        "hostIPC": f"the pod shares memory with its node. {_PRIVILEGED}",
+    }
+)
+_NUMA_BIND: Final = "--numa-bind"
+_NODES: Final = (
+    "affinity",
+    "nodeAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms",
+)
+_TOGETHER: Final = ("affinity", "podAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+_MISSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "startupProbe": "an engine that loads for long is restarted by its liveness probe",
+        "readinessProbe": "requests reach an engine that still loads",
+    }
+)
+_BEFORE_THE_END: Final[Mapping[Role, str]] = MappingProxyType(
+    {
+        Role.LEADER: "it must take the seconds until every client has heard that the pod goes, for "
+        "which Fathom's own sleeps: else their requests are lost.",
+        Role.WORKER: "it must wait until the leader is gone, as Fathom's own does: else requests "
+        "in flight lose a part of their engine.",
+    }
+)
+
+
+def pod_template_warnings(candidate: Candidate) -> Iterator[Problem]:
+    """What to see to in overlays that are not refused, or in their absence."""
+    sd = candidate.resource
+    security = part(merged_template(sd).engine, "securityContext")
+    yield from _without_right(sd.engine.arguments, security)
+    for role in Role:
+        if overlays(sd.spec, role)[-1].given:
+            yield from _in_overlay(merged_template(sd, role))
+    if sd.spec.worker_template and not sd.engine.layout.spans_nodes:
+        yield warning(
+            WORKER_TEMPLATE,
+            "a replica of this spec is one pod, which has no workers: leave it out.",
+        )
+
+
+def _in_overlay(template: MergedTemplate) -> Iterator[Problem]:
+    """What the overlay for such pods alone leaves to the user."""
+    overlay = template.overlay
+    found = schema_problems(overlay.given, overlay.field)
+    yield from (each for each in found if each.severity is Severity.WARNING)
+    # What an earlier overlay leaves to the user is said where that one stands.
+    said = {each.message for each in _in_template(template.without_overlay)}
+    yield from (each for each in _in_template(template) if each.message not in said)
+
+
+def _in_template(template: MergedTemplate) -> Iterator[Problem]:
+    yield from _in_engine(template)
+    yield from _in_pod(template)
+
+
+def _without_right(arguments: EngineArguments, security: Part) -> Iterator[Problem]:
+    """An option that needs what a container has only where its user gives it."""
+    added = texts(security, "capabilities", "add")
+    if security.get("privileged") or not {"SYS_NICE", "ALL"}.isdisjoint(added):
+        return
+    for option in arguments.options:
+        if option.name == _NUMA_BIND:
+            yield warning(
+                f"spec.engine.args[{option.index}]",
+                f"{option.spelling} needs a right, or the container's runtime refuses it: set "
+                f"{POD_TEMPLATE}.spec.containers[name: {names.ENGINE_CONTAINER}].securityContext."
+                "capabilities.add to [SYS_NICE].",
+            )
+
+
+def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
+    built, engine, field = template.built_engine, template.engine, template.field
+    if advice := what_to_see_to(texts(engine, "command")):
+        yield warning(f"{field}.command", advice)
+    for probe, price in _MISSED.items():
+        if not engine.get(probe):
+            yield warning(f"{field}.{probe}", f"without it {price}.")
+    if part(engine, "lifecycle", "preStop") != part(built, "lifecycle", "preStop"):
+        yield warning(f"{field}.lifecycle.preStop", _BEFORE_THE_END[template.role])
+
+
+def _in_pod(template: MergedTemplate) -> Iterator[Problem]:
+    built, spec = part(template.built, "spec"), part(template.merged, "spec")
+    field = f"{template.overlay.field}.spec"
+    grace, needed = (each.get("terminationGracePeriodSeconds", 30) for each in (spec, built))
+    if isinstance(grace, int) and isinstance(needed, int) and grace < needed:
+        yield warning(
+            f"{field}.terminationGracePeriodSeconds",
+            f"a pod that goes needs {needed} to finish its requests, and loses those that take "
+            "longer than this: lower spec.engine.drainSeconds instead.",
+        )
+    for key, price in _OF_THE_HOST.items():
+        if spec.get(key):
+            yield warning(f"{field}.{key}", price)
+    for volume in parts(spec, "volumes"):
+        if path := part(volume, "hostPath").get("path"):
+            yield warning(
+                f"{field}.volumes",
+                f"the volume {volume['name']} is {path} of the node, which outlives the pod and "
+                f"is any other pod's too. {_PRIVILEGED}",
+            )
+    for kind in CONTAINER_KINDS:
+        for container in parts(spec, kind):
+            yield from _container(container, f"{field}.{kind}")
+    yield from _on_nodes(parts(built, *_NODES), parts(spec, *_NODES), field)
+    terms = parts(spec, *_TOGETHER)
+    if not all(term in terms for term in parts(built, *_TOGETHER)):
+        yield warning(
+            f"{field}.{'.'.join(_TOGETHER)}",
+            "it takes the place of the term that keeps the pods of a replica in one NVLink domain: "
+            "repeat that term, which fathom render shows without podTemplate.",
+        )
+
+
+def _on_nodes(ours: Sequence[Part], merged: Sequence[Part], field: str) -> Iterator[Problem]:
+    """A node has to fit one of the terms only, so each must ask for what Fathom asks for."""
+    asked = [each for term in ours for each in parts(term, "matchExpressions")]
+    if not all(
+        each in parts(term, "matchExpressions") for term in merged or ({},) for each in asked
+    ):
+        keys = " and ".join(str(each["key"]) for each in asked)
+        yield warning(
+            f"{field}.{'.'.join(_NODES)}",
+            f"it takes the place of what Fathom asks of nodes by {keys}: repeat that in each of "
+            "your terms, as fathom render shows it without podTemplate.",
+        )
+
+
+def _container(container: Part, field: str) -> Iterator[Problem]:
+    name = container.get("name")
+    if part(container, "securityContext").get("privileged"):
+        yield warning(
+            field, f"the container {name} is privileged: it may do what its node may. {_PRIVILEGED}"
+        )
+    taken = [port["hostPort"] for port in parts(container, "ports") if port.get("hostPort")]
+    if taken:
+        yield warning(
+            field,
+            f"the container {name} takes port {taken[0]} of its node, so that one pod fits on "
+            f"each. {_PRIVILEGED}",
+        )
