@@ -178,7 +178,9 @@ def _depth_of(engine: EngineProfile, form: StartedAs) -> dict[str, JsonValue]:
 def _sized_for(engine: EngineProfile) -> dict[str, JsonValue]:
     """What a tunable engine is sized for: `maxTokens`, and the depths that it names below."""
     speculation, captures = engine.spec.speculation, engine.start.captures_graphs
-    named = named_depths(speculation, live=True, captures_graphs=captures)
+    named = engine.depths
+    if not engine.live:
+        named = named_depths(speculation, live=True, captures_graphs=captures)
     sized: dict[str, JsonValue] = {_MAX_TOKENS: speculation.effective_max_tokens}
     usual = usual_depths(speculation, captures_graphs=captures)
     return sized if named == usual else {**sized, _DEPTHS: list(named)}
