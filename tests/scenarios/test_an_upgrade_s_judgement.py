@@ -6,8 +6,9 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
-from fathom.engine import capability
+from fathom.engine import live_depth
 from fathom.engine.capability_table import LIVE_DEPTH, Capability
+from fathom.reconcile import intent
 from fathom.tuning.tuner import decide
 from scenarios.test_quality_in_the_loop import document
 from support.bench import Bench
@@ -25,7 +26,9 @@ async def fleet(changes: dict[str, Any] | None = None) -> Bench:
 def upgrade(bench: Bench, monkeypatch: pytest.MonkeyPatch, *no_more: str) -> None:
     """To a Fathom in which no engine has these capabilities."""
     for each in no_more:
-        monkeypatch.setattr(capability, each, NONE)
+        monkeypatch.setattr(live_depth, each, NONE)
+    # Another process has parsed nothing yet.
+    intent._parsed.cache_clear()
     bench.restart()
 
 

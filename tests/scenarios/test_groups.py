@@ -168,7 +168,7 @@ async def test_what_runs_keeps_running_when_an_edit_needs_what_is_not_there() ->
     await bench.tick()
 
     assert bench.condition("Degraded")["reason"] == "ApiMissing"
-    assert "Until then, what runs keeps running." in bench.condition("Degraded")["message"]
+    assert "Until that is fixed, what runs keeps running." in bench.condition("Degraded")["message"]
     (deployment,) = bench.kube.all_of(DEPLOYMENT)
     assert deployment["spec"]["replicas"] == 1
 

@@ -454,14 +454,15 @@ async def test_a_bug_of_ours_is_an_event_and_stops_nothing(bench: Bench) -> None
         raise ZeroDivisionError("division by zero")
 
     await bench.tick()
-    memory = bench.loop._memory
-    assert memory is not None
+    state = bench.loop._state
+    assert state is not None
     gained = Gained(since_s=1.0, measured_gpu_s=2.0)
-    memory.state = replace(memory.state, gained=gained)
+    bench.loop._state = replace(state, tuner=replace(state.tuner, gained=gained))
     bench.decide = broken  # type: ignore[assignment]
     assert await bench.tick() == 1
     assert await bench.tick() == 2
-    assert memory.state == TuningState(gained=gained)
+    assert bench.loop._state is not None
+    assert bench.loop._state.tuner == TuningState(gained=gained)
     (event,) = bench.kube.written("Event")
     assert event.body["reason"] == "InternalError"
     assert "division by zero" in event.body["message"]

@@ -1,6 +1,7 @@
 """Cuts what a canary and the stable replicas count into windows of the same minute."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from fathom.core.measurement import PodCounters, PodDelta, delta
@@ -15,12 +16,14 @@ LONGEST_WINDOW: Final = 3
 """Times a window's length, after which a pod without a new sample is taken for unreadable."""
 
 
+@dataclass(frozen=True, slots=True)
 class CanaryWindows:
     """Of one rollout. Losing it costs the window that is open."""
 
-    def __init__(self) -> None:
-        self._since: dict[str, PodCounters] = {}
-        self._began_s: float | None = None
+    since: Mapping[str, PodCounters] = field(default_factory=dict)
+    """What each pod had counted when the open window began."""
+    began_s: float | None = None
+    """Unix seconds; None: none is open."""
 
     def next(
         self,
@@ -29,8 +32,8 @@ class CanaryWindows:
         counters: Mapping[str, PodCounters],
         now_s: float,
         length_s: float,
-    ) -> CanaryWindow | None:
-        """The window that ends now; None: it is not over.
+    ) -> "tuple[CanaryWindows, CanaryWindow | None]":
+        """What comes next, and the window that ends now; None: it is not over.
 
         Args:
             canary: names of the canary's pod, or of none.
@@ -40,29 +43,21 @@ class CanaryWindows:
             length_s: of a window.
         """
         # One that began later than now began before a clock was set back.
-        if self._began_s is None or self._began_s > now_s or not canary:
-            self._begin(counters, now_s)
-            return None
-        if now_s - self._began_s < length_s:
-            return None
+        begun = CanaryWindows(dict(counters), now_s)
+        if self.began_s is None or self.began_s > now_s or not canary:
+            return begun, None
+        if now_s - self.began_s < length_s:
+            return self, None
         window = CanaryWindow(self._deltas(canary, counters), self._deltas(stable, counters))
         complete = window.canary and window.stable
-        if not complete and now_s - self._began_s < LONGEST_WINDOW * length_s:
-            return None
-        self._begin(counters, now_s)
-        return window
-
-    def forget(self) -> None:
-        """No canary is watched."""
-        self._since, self._began_s = {}, None
-
-    def _begin(self, counters: Mapping[str, PodCounters], now_s: float) -> None:
-        self._since, self._began_s = dict(counters), now_s
+        if not complete and now_s - self.began_s < LONGEST_WINDOW * length_s:
+            return self, None
+        return begun, window
 
     def _deltas(
         self, pods: Collection[str], counters: Mapping[str, PodCounters]
     ) -> tuple[PodDelta, ...]:
-        pairs = ((self._since.get(pod), counters.get(pod)) for pod in sorted(pods))
+        pairs = ((self.since.get(pod), counters.get(pod)) for pod in sorted(pods))
         found = (delta(before, after) for before, after in pairs if before and after)
         return tuple(each for each in found if each is not None)
 

@@ -11,6 +11,7 @@ from fathom.engine.profile import StartedAs
 from fathom.engine.version import number_in_tag
 from fathom.fetch.standing import NOT_WANTED, FetchStanding
 from fathom.reconcile.arm import Arm
+from fathom.reconcile.canary_windows import CanaryWindows
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.holding import Hold, started_as
 from fathom.reconcile.quality_step import QualityStep
@@ -34,6 +35,8 @@ class DesiredState:
     events: tuple[Event, ...]
     following: Mapping[str, bool]
     """Whether the pods of each revision that has a workload read the depth document."""
+    windows: CanaryWindows = field(default_factory=CanaryWindows)
+    """What a canary and the others count from now on."""
     held: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Depth that a quality check holds some pods at."""
     wake_after_s: float = float("inf")

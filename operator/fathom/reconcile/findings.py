@@ -20,11 +20,11 @@ from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.engine_reports import differing_engines
 from fathom.reconcile.fetch_findings import FetchFindings
 from fathom.reconcile.intent import Intent
-from fathom.reconcile.memory import Memory
+from fathom.reconcile.loop_state import LoopState
 from fathom.reconcile.renderings import Offer
 from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
 from fathom.reconcile.tuning_report import gained_status
-from fathom.reconcile.writing.writes import Carried
+from fathom.reconcile.writing.applied import Applied
 from fathom.rollout.comparison import HAS
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
@@ -37,12 +37,12 @@ def findings_of(
     desired: DesiredState,
     snapshot: Snapshot,
     *,
-    carried: Carried,
+    applied: Applied,
     tuning_finding: Finding,
     decision: TuningDecision,
     quality: QualityStatus | None,
     fetch: FetchFindings,
-    memory: Memory,
+    state: LoopState,
 ) -> Findings:
     """Of a pass that carried out a spec."""
     offer = desired.offer if desired.rollout is None or desired.rollout.arm else None
@@ -53,7 +53,7 @@ def findings_of(
         problems=intent.problems,
         progress=_paused(
             desired,
-            _held(desired) or fetch.progress or progress_of(carried.plan, desired.rollout),
+            _held(desired) or fetch.progress or progress_of(applied.writes.plan, desired.rollout),
         ),
         checkpoint_unread=_unread(desired),
         rolled_back=_rolled_back(desired.rollout),
@@ -66,8 +66,8 @@ def findings_of(
         ),
         offer=offer.sentence(name) if offer else "",
         comparisons=arm_status(desired.arm, desired.rollout),
-        refusals=carried.refusals,
-        taken=carried.taken,
+        refusals=applied.refusals,
+        taken=applied.writes.taken,
         weights=fetch.status,
         weights_trouble=fetch.trouble,
         skipped=(
@@ -76,24 +76,26 @@ def findings_of(
         ),
         not_obeyed=decision.not_obeyed,
         differing=differing_engines(snapshot, desired),
-        alarms={each.kind: _alarm_finding(each, carried.refresh) for each in decision.alarms},
+        alarms={
+            each.kind: _alarm_finding(each, applied.writes.refresh) for each in decision.alarms
+        },
         draft_compatible=_draft_finding(intent),
         tuning_finding=tuning_finding,
         engine=_engine_status(desired, snapshot.objects),
         draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
-        document=carried.document if desired.followed else None,
+        document=applied.document if desired.followed else None,
         fixed_depth="" if desired.on_trial else _fixed_depth(desired.fleet.spec),
-        document_written_at_s=memory.document_written_at_s,
-        measured=memory.measured,
-        tuning=memory.tuning,
-        gained=gained_status(memory.state.gained),
+        document_written_at_s=state.document_written_at_s,
+        measured=state.measured,
+        tuning=state.tuning,
+        gained=gained_status(state.tuner.gained),
         quality=quality,
         counters=snapshot.counters,
     )
 
 
 def findings_without_spec(
-    intent: Intent, objects: Objects, memory: Memory, now_s: float
+    intent: Intent, objects: Objects, state: LoopState, now_s: float
 ) -> Findings:
     """Of a pass that knew no spec it could carry out."""
     return Findings(
@@ -104,7 +106,7 @@ def findings_without_spec(
         rolled_back="",
         no_way_back="",
         asks_for_room="",
-        rollout=_rollout_status(memory.checkpoint.rollout),
+        rollout=_rollout_status(state.checkpoint.rollout),
         comparisons={},
         offer="",
         refusals=(),
@@ -120,10 +122,10 @@ def findings_without_spec(
         engine=EngineStatus(),
         draft=DraftStatus(),
         document=objects.depth,
-        document_written_at_s=memory.document_written_at_s,
-        measured=memory.measured,
-        tuning=memory.tuning,
-        gained=gained_status(memory.state.gained),
+        document_written_at_s=state.document_written_at_s,
+        measured=state.measured,
+        tuning=state.tuning,
+        gained=gained_status(state.tuner.gained),
         quality=objects.status.quality if objects.status else None,
     )
 

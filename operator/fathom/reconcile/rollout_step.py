@@ -55,7 +55,7 @@ def desired_state(
         snapshot: this pass's view.
         checkpoint: what is known of earlier specs, and the rollout as it was.
         hold: why nothing new starts for now.
-        windows: cuts what canary and others count; it remembers.
+        windows: cuts what canary and others count.
         document_written_at_s: when the depth document was written (Unix seconds).
         bundle: this Fathom's plugin.
         renderings: what this build renders; it remembers.
@@ -74,6 +74,7 @@ def desired_state(
     weights = fetch_standing(wanted, revision, objects, checkpoint)
     checkpoint = _with_weights(checkpoint, weights, wanted, objects)
     new = before is None or before.revision != revision
+    windows, window = _window(before, objects, snapshot, windows, wanted.spec)
     given = RolloutInput(
         now_s=snapshot.now_s,
         revision=revision,
@@ -83,7 +84,7 @@ def desired_state(
         counters=snapshot.counters,
         document=objects.depth,
         document_written_at_s=document_written_at_s,
-        window=_window(before, objects, snapshot, windows, wanted.spec),
+        window=window,
         stable_spec_known=before is not None and checkpoint.spec_of(before.stable) is not None,
         live=follows(following, revision, wanted),
         specs_known=frozenset(found for found, _ in checkpoint.specs()),
@@ -144,6 +145,7 @@ def desired_state(
         after,
         events,
         following,
+        windows=windows,
         wake_after_s=min(
             _wake_after_s(rollout, wanted.spec), float("inf") if hold is None else hold.wake_after_s
         ),
@@ -226,10 +228,9 @@ def _window(
     snapshot: Snapshot,
     windows: CanaryWindows,
     spec: SpeculativeDeploymentSpec,
-) -> CanaryWindow | None:
+) -> tuple[CanaryWindows, CanaryWindow | None]:
     if before is None or before.stage is not Stage.CANARY or before.watch is None:
-        windows.forget()
-        return None
+        return CanaryWindows(), None
     # Pods with a depth of their own are no measure for one without.
     own = objects.depth.pods if objects.depth else {}
     ready = [pod for pod in objects.leaders if pod.ready and pod.name not in own]

@@ -7,44 +7,58 @@ it does not matter, and a pass that is cut off anywhere is continued by the next
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
+from fathom.api.conditions import EventReason
 from fathom.core.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
+from fathom.core.cluster.manifest import Seen
 from fathom.core.cluster.read_once import ReadOnce
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.models.facts import ModelFacts, ModelRef
+from fathom.core.reporting.events import Event, Severity
+from fathom.core.reporting.findings import Findings
+from fathom.core.reporting.status import as_written
 from fathom.core.times import is_over
-from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
-from fathom.reconcile.findings import findings_of, findings_without_spec
-from fathom.reconcile.holding import (
-    Hold,
-    acted_upon,
-    at_rest,
-    hold_of,
-    refused_before,
-    running_revisions,
-)
-from fathom.reconcile.intent import Intent, JudgedBy, models_of
-from fathom.reconcile.memory import Memory
-from fathom.reconcile.pins import bad_pins
+from fathom.reconcile.checkpoint_models import with_kept
+from fathom.reconcile.holding import acted_upon
+from fathom.reconcile.intent import models_of
+from fathom.reconcile.loop_state import LoopState, Memo
 from fathom.reconcile.rollout_step import desired_state
-from fathom.reconcile.tuning_input import tuned_pods, tuning_snapshot
-from fathom.reconcile.tuning_report import report
+from fathom.reconcile.step import (
+    NEVER_S,
+    Intended,
+    Observed,
+    TunerFailed,
+    after_kept,
+    after_refused_status,
+    after_restart,
+    after_status,
+    after_writes,
+    begun,
+    bench_event,
+    concluded,
+    intended,
+    kept,
+    status_step,
+    step,
+    with_unread,
+    without_spec,
+)
+from fathom.reconcile.tuning_input import tuned_pods
+from fathom.reconcile.writing.applied import Applied, guarded
+from fathom.reconcile.writing.writes import Build
 from fathom.resource import SpeculativeDeployment
-from fathom.runtime.actor import Actor
 from fathom.runtime.fetch_look import look_at_fetch
 from fathom.runtime.gather import Doubt, read_metrics, read_objects
 from fathom.runtime.ports import World
 from fathom.runtime.quality_check import QualityChecker
 from fathom.runtime.reporter import Reporter
 from fathom.runtime.writer import Writer
-from fathom.tuning.state import TuningState
 from fathom.validation.candidate import Cluster
 
 RESYNC_S: Final = 60.0
@@ -55,6 +69,8 @@ SHORTEST_SLEEP_S: Final = 1.0
 second is worth a look a second."""
 LEFT_BEHIND_S: Final = 5.0
 """Until another look whether Kubernetes has removed what an earlier resource left."""
+NUDGES_S: Final = 5.0
+"""For all pods of a resource; the tuner asks again for those that do not follow."""
 PATIENCE: Final = 3
 """Passes in a row that may find that they have looked too long ago, before people hear of it."""
 
@@ -82,11 +98,12 @@ class Loop:
     ) -> None:
         self.key = key
         self._world = world
-        writer = Writer(world.kube, world.children, key, world.telemetry)
-        self._reporter = Reporter(world, writer)
-        self._actor = Actor(world, writer, self._reporter)
+        self._writer = Writer(world.kube, world.children, key, world.telemetry)
+        self._reporter = Reporter(world, self._writer)
+        self._build = Build(bundle=world.bundle, program=world.program)
         self._quality = QualityChecker(world.completions, self.wake)
-        self._memory: Memory | None = None
+        self._state: LoopState | None = None
+        self._memo = Memo()
         self._read_once = ReadOnce()
         self._failures = 0
         self._woken = asyncio.Event()
@@ -125,11 +142,11 @@ class Loop:
             Whether somebody waits: it was edited since it was acted upon, or asks for something
             else than at the last look.
         """
-        memory, self._deleted = self._memory, False
-        if memory is not None:
-            if version == memory.said.version:
+        state, self._deleted = self._state, False
+        if state is not None:
+            if version == state.said.version:
                 return self.edited
-            self.edited |= memory.is_edit(generation, annotations)
+            self.edited |= state.is_edit(generation, annotations)
             # It will be followed by writes, which are not decided on what watches have told.
             if self.edited and self._doubt is Doubt.NOTHING:
                 self._doubt = Doubt.PODS
@@ -179,7 +196,7 @@ class Loop:
         except Exception as error:  # noqa: BLE001  # the last resort, logged with its traceback
             # One resource's bug must neither stop the others nor spin.
             self._log.exception("pass failed")
-            objects = self._memory.objects if self._memory else None
+            objects = self._state.objects if self._state else None
             if self._failures == 0 and objects is not None:
                 await self._reporter.emit_crash(error, objects)
             delay = self._failed()
@@ -193,67 +210,79 @@ class Loop:
             self._world.telemetry.forget(self.key)
             self._world.shown.forget(self.key)
             return None
+        state = self._state = begun(self._state, objects, now_s)
         if objects.metadata.deletion_timestamp is not None:
             # Its children go with it. Whatever was done now would be done against that.
             return RESYNC_S
-        memory = self._remembered(objects, now_s)
         generation = objects.metadata.generation
-        newest = acted_upon(objects, memory.checkpoint, memory.generation)
+        newest = acted_upon(objects, state.checkpoint, state.generation)
         if generation < newest:
             self._log.warning("older than what was acted upon", read=generation, acted_upon=newest)
             if self._failures == PATIENCE:
                 await self._reporter.emit_old_read(generation, newest, objects)
             # No watch tells that reads are current again, and until then nothing is looked after.
             return self._failed(RESYNC_S)
-        memory.saw(generation, objects.metadata.annotations)
-        await self._reporter.emit_losses(objects, memory.checkpoint.lost)
-        memory.checkpoint = memory.checkpoint.without_lost()
-        models = await self._models(objects, memory)
-        memory.checkpoint = replace(memory.checkpoint, models=worth_keeping(models))
-        judged_by = JudgedBy(
-            checkpoint=memory.checkpoint,
-            models=models,
-            cluster=Cluster(served=await self._world.served(), usable=objects.optional),
-            running=running_revisions(objects),
-            renderings={each.revision: each.rendering for each in objects.workloads},
-            at_rest=at_rest(objects),
-            refused=refused_before(objects),
-        )
-        intent = memory.intent.of(objects.resource, judged_by)
-        if intent.wanted is not None:
-            hold = self._hold(intent, objects, models, memory, now_s)
-            return await self._carry_on(intent, intent.wanted, hold, objects, memory)
-        await self._actor.keep(objects, memory, now_s)
-        findings = findings_without_spec(intent, objects, memory, now_s)
-        until_report_s = await self._reporter.report(findings, objects, memory)
-        return min(RESYNC_S, until_report_s)
-
-    def _hold(
-        self,
-        intent: Intent,
-        objects: Objects,
-        models: Mapping[ModelRef, ModelFacts],
-        memory: Memory,
-        now_s: float,
-    ) -> Hold | None:
-        """What keeps the wanted revision from its first pod."""
-        memory.first_seen = memory.first_seen.of(intent.revision, now_s)
-        hold = hold_of(
-            intent, memory.checkpoint, objects, models, first_seen=memory.first_seen, now_s=now_s
-        )
-        if hold is None or not hold.frozen:
-            # By now it is known all the same.
-            memory.checkpoint = memory.checkpoint.without_unread()
-        return hold
+        lost = state.checkpoint.lost
+        state = self._state = state.acting_upon(generation, objects.metadata.annotations)
+        await self._reporter.emit_losses(objects, lost)
+        models = await self._models(objects, state)
+        cluster = Cluster(served=await self._world.served(), usable=objects.optional)
+        found = intended(state, objects, models, cluster, memo=self._memo, now_s=now_s)
+        self._state = found.state
+        if found.intent.wanted is not None:
+            return await self._carry_on(found, found.intent.wanted, objects)
+        await self._keep(objects, now_s)
+        findings = without_spec(self._state, found.intent, objects, now_s)
+        return min(RESYNC_S, await self._report(findings, objects))
 
     async def _carry_on(
-        self,
-        intent: Intent,
-        wanted: SpeculativeDeployment,
-        hold: Hold | None,
-        objects: Objects,
-        memory: Memory,
+        self, found: Intended, wanted: SpeculativeDeployment, objects: Objects
     ) -> float:
+        observed = await self._observe(found, wanted, objects)
+        decided = step(
+            self._known, observed, self._world.decide, build=self._build, memo=self._memo
+        )
+        if isinstance(decided, TunerFailed):
+            self._state = decided.state
+            raise decided.error
+        decision, now_s = decided.decision, observed.snapshot.now_s
+        self._world.telemetry.decided(self.key, decision.action, decision.reason)
+        self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
+        if decided.needs_read:
+            self._stale, self._doubt = True, Doubt.PODS
+            return 0.0
+        await self._reporter.emit(observed.desired.events, objects)
+        outcome = await self._writer.carry_out(decided.operations.tried)
+        self._state, came = after_writes(decided, outcome, objects, now_s)
+        await self._reporter.emit(bench_event(came), objects)
+        await self._follow(came, objects)
+        fetch = await look_at_fetch(
+            self._world.fetches, observed.desired.weights, objects, self._state.fetch
+        )
+        conclusion = concluded(self._state, observed, decision, came, fetch)
+        self._state = conclusion.state
+        await self._reporter.emit(conclusion.events, objects)
+        if came.outcome.outdated and self._failures < PATIENCE:
+            # What could be said now is about a cluster that is another one already.
+            self._log.info("looks again", refusals=came.refusals)
+            return self._failed()
+        until_report_s = await self._report(conclusion.findings, objects)
+        if came.outcome.broke_off is not None:
+            # The API server answers, so what it does not take shall not keep the tuner waiting.
+            return self._failed(RESYNC_S)
+        self._failures = 0
+        if came.goes_on:
+            # No watch wakes it for what it has made or changed itself.
+            return SHORTEST_SLEEP_S
+        if any(each.left_behind for each in came.writes.taken):
+            return LEFT_BEHIND_S
+        wakes_s = min(RESYNC_S, conclusion.wake_after_s, until_report_s)
+        return max(SHORTEST_SLEEP_S, wakes_s)
+
+    async def _observe(
+        self, found: Intended, wanted: SpeculativeDeployment, objects: Objects
+    ) -> Observed:
+        """Measure what the step goes by."""
         metrics = self._world.metrics_for(wanted.spec.metrics)
         sample = await read_metrics(metrics, objects.leaders)
         snapshot = Snapshot(
@@ -263,105 +292,99 @@ class Loop:
             metrics_failures=sample.failures,
             served=await self._world.served(),
         )
-        self._reporter.log_unread(snapshot, memory)
-        written_at_s = memory.document_written_at_s
+        state = self._state = with_unread(found.state, snapshot)
+        self._reporter.log_unread(found.state.unread, state.unread, objects)
         desired = desired_state(
-            intent,
+            found.intent,
             wanted,
             snapshot,
-            checkpoint=memory.checkpoint,
-            hold=hold,
-            windows=memory.windows,
-            document_written_at_s=written_at_s,
+            checkpoint=state.checkpoint,
+            hold=found.hold,
+            windows=state.windows,
+            document_written_at_s=state.document_written_at_s,
             bundle=self._world.bundle,
-            renderings=memory.renderings,
+            renderings=self._memo.renderings,
         )
-        sd = desired.tuned
         pods = tuned_pods(objects, desired)
         checked = desired.stable or desired.sd
         quality = await self._quality.advance(snapshot, pods, checked, live=desired.live)
-        desired = desired.with_quality(quality)
-        given = tuning_snapshot(
-            snapshot,
-            desired,
-            memory.state,
-            document_written_at_s=written_at_s,
-            document_before=memory.document_before(objects.status),
+        return Observed(
+            intent=found.intent,
+            desired=desired.with_quality(quality),
+            snapshot=snapshot,
             pods=pods,
-        )
-        try:
-            decision = self._world.decide(given)
-        except Exception:
-            # It may be what was learnt that makes it fail, and then it would fail for good.
-            memory.state = TuningState(gained=memory.state.gained)
-            raise
-        self._world.telemetry.decided(self.key, decision.action, decision.reason)
-        self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
-        carried = await self._actor.carry_out(desired, snapshot, decision, memory)
-        if carried is None:
-            self._stale, self._doubt = True, Doubt.PODS
-            return 0.0
-        memory.checkpoint = carried.checkpoint
-        fetch = await look_at_fetch(self._world.fetches, desired.weights, objects, memory.fetch)
-        memory.fetch = fetch.seen
-        tuned = report(
-            decision,
-            sd.spec.speculation.tuning.mode,
-            snapshot.now_s,
-            memory.tuning,
-            memory.measured,
-            unread=memory.unread.sentence,
-        )
-        if carried.decided:
-            memory.state = decision.state
-            memory.tuning, memory.measured = tuned.tuning, tuned.measured
-            await self._reporter.emit(tuned.events, objects)
-        pins = bad_pins(snapshot, sd.engine.depths)
-        await self._reporter.emit_ignored_pins(pins, objects, memory)
-        if carried.outdated and self._failures < PATIENCE:
-            # What could be said now is about a cluster that is another one already.
-            self._log.info("looks again", refusals=carried.refusals)
-            return self._failed()
-        findings = findings_of(
-            intent,
-            desired,
-            snapshot,
-            carried=carried,
-            tuning_finding=tuned.finding,
-            decision=decision,
             quality=quality.status,
-            fetch=fetch,
-            memory=memory,
         )
-        until_report_s = await self._reporter.report(findings, objects, memory)
-        if carried.broken_off:
-            # The API server answers, so what it does not take shall not keep the tuner waiting.
-            return self._failed(RESYNC_S)
-        self._failures = 0
-        if carried.goes_on:
-            # No watch wakes it for what it has made or changed itself.
-            return SHORTEST_SLEEP_S
-        if any(each.left_behind for each in carried.taken):
-            return LEFT_BEHIND_S
-        wakes_s = (
-            decision.wake_after_s,
-            desired.wake_after_s,
-            fetch.wake_after_s,
-            carried.retry_after_s,
-            until_report_s,
-        )
-        return max(SHORTEST_SLEEP_S, min(RESYNC_S, *wakes_s))
+
+    async def _follow(self, came: Applied, objects: Objects) -> None:
+        """Restart the pod that is due, and have kubelets refresh a new depth document."""
+        if came.restart is not None and await self._writer.attempt(came.restart):
+            self._state = after_restart(self._known)
+            event = Event(Severity.NORMAL, EventReason.REFRESHING, came.restart.why)
+            await self._reporter.emit([event], objects)
+        if came.decided and came.document is not None:
+            self._world.telemetry.depth(objects.key, came.document)
+        if came.nudges:
+            # Best effort: kubelets refresh by themselves in the end. Until a pass ends nobody looks
+            # at what the new depth does, so that an API server which hangs for each pod must not
+            # keep it.
+            await self._writer.attempt_all(came.nudges, NUDGES_S)
+
+    async def _keep(self, objects: Objects, now_s: float) -> None:
+        """Write what should survive a restart, where there is no spec to carry out."""
+        if (write := kept(self._known, objects)) is not None:
+            operations = guarded([write], self._known.guard, now_s)
+            outcome = await self._writer.carry_out(operations.tried)
+            self._state = after_kept(self._known, operations, outcome, now_s)
+
+    async def _report(self, findings: Findings, objects: Objects) -> float:
+        """Write the status if it says something new.
+
+        One that the API server does not take is tried again, less and less often; nothing else
+        waits for it, since depth and pods need no status.
+
+        Returns:
+            Seconds after which it should be written, where it says something that can wait, or was
+            refused; infinity: it says nothing new.
+
+        Raises:
+            KubeError: 404 or 409: the resource is gone, or is not what the status is about.
+        """
+        now_s, due = findings.now_s, status_step(self._known, findings, objects)
+        self._state = due.state
+        self._reporter.show(due.status, findings, objects, due.state.tuner)
+        if due.wait_s > 0:
+            return due.wait_s
+        try:
+            written = await self._writer.status(as_written(due.status), Seen.of(objects.resource))
+        except KubeError as error:
+            if error.outdated or error.gone:
+                raise
+            self._state, retry, events = after_refused_status(due.state, error.message, now_s)
+            self._reporter.log_refused(error, objects)
+            await self._reporter.emit(events, objects)
+            return retry.pause_s
+        self._state, events = after_status(due.state, due.status, written, objects, now_s)
+        await self._reporter.emit(events, objects)
+        return NEVER_S
+
+    @property
+    def _known(self) -> LoopState:
+        """What is remembered, once something was read."""
+        if self._state is None:
+            raise RuntimeError("nothing was read yet")
+        return self._state
 
     async def _look(self, now_s: float) -> Objects | None:
-        known = self._memory.objects if self._memory else None
+        known = self._state.objects if self._state else None
         if known and not self._stale and not is_over(known.read_at_s, RESYNC_S, now_s):
             return known
         # Before the read: what wakes it while it runs, it may have missed.
         doubt, self._doubt = self._doubt, Doubt.NOTHING
         self._stale = self.edited = False
         self._woken.clear()
-        also = self._memory.unlisted if self._memory else frozenset[tuple[Kind, str]]()
-        if self._memory is None or doubt is Doubt.PODS:
+        also = self._state.unlisted if self._state else frozenset[tuple[Kind, str]]()
+        if self._state is None or doubt is Doubt.PODS:
             # What was decided, by a former operator, too, of which a watch may have missed the last
             # word. And a server that shows pods as they were long ago shows this as it was then, so
             # that the record of a step, which comes first, is refused, and the step with it.
@@ -381,25 +404,13 @@ class Loop:
             if not (self._deleted and error.forbidden):
                 raise
             objects = None
-        if self._memory is not None:
-            self._memory.objects = objects
         return objects
 
-    def _remembered(self, objects: Objects, now_s: float) -> Memory:
-        memory = self._memory
-        if memory is None or memory.uid != objects.metadata.uid:
-            memory = self._memory = Memory.recalled(objects, now_s)
-        elif memory.checkpoint.unread:
-            # Somebody may have mended it, or taken it away.
-            memory.checkpoint = Checkpoint.of(objects.tuning)
-        memory.note_document(objects, now_s)
-        return memory
-
-    async def _models(self, objects: Objects, memory: Memory) -> Mapping[ModelRef, ModelFacts]:
+    async def _models(self, objects: Objects, state: LoopState) -> Mapping[ModelRef, ModelFacts]:
         """What is known of all models in use; when that changes, the loop is woken."""
-        refs = models_of(objects.resource, memory.checkpoint)
+        refs = models_of(objects.resource, state.checkpoint)
         found = {ref: await self._world.models(ref, self.wake) for ref in refs}
-        return with_kept(found, memory.checkpoint.models)
+        return with_kept(found, state.checkpoint.models)
 
     def _failed(self, longest_s: float = LONGEST_BACKOFF_S) -> float:
         """Count a failure; seconds until the next try, doubling up to the longest."""

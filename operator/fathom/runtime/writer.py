@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -14,8 +13,8 @@ from fathom.core.cluster.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.core.cluster.metadata import Meta
 from fathom.core.reporting.events import Event, event_manifest
-from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.reconcile.writing.operations import Apply, Create, Delete, Operation, Patch
+from fathom.reconcile.writing.outcome import Outcome
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 
@@ -23,24 +22,6 @@ ATTEMPTS_AT_ONCE: Final = 16
 """Of one resource."""
 
 _log: Final = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of some operations."""
-
-    refusals: tuple[str, ...]
-    """One sentence for each that failed."""
-    left: tuple[Operation, ...]
-    """Those that failed or were not tried."""
-    outdated: Operation | None = None
-    """The one that found the cluster in another state than the one it was decided on."""
-    written: tuple[Operation, ...] = ()
-    """Those that the API server took."""
-    tried: bool = False
-    """Whether anything was sent."""
-    broken_off: bool = False
-    """Whether one failed in a way that may pass by itself, so that the rest was not tried."""
 
 
 class Writer:
@@ -55,26 +36,16 @@ class Writer:
         self._telemetry = telemetry
         self._log = _log.bind(namespace=key.namespace, name=key.name)
 
-    async def carry_out(
-        self, operations: Sequence[Operation], guard: ApplyGuard, now_s: float
-    ) -> Outcome:
+    async def carry_out(self, operations: Sequence[Operation]) -> Outcome:
         """Try each; what the API server refuses for good does not stop the others.
 
         After a failure that may pass by itself the rest is left for the next pass, since it may
         depend on what failed; after one that shows that the cluster was looked at too long ago,
         since it was decided on that look. Never raises.
         """
-        guard.settle(operations, now_s)
-        refusals: list[str] = []
-        left: list[Operation] = []
         written: list[Operation] = []
-        tried = False
-        for position, operation in enumerate(operations):
-            if (refusal := guard.refusal(operation, now_s)) is not None:
-                refusals.append(refusal)
-                left.append(operation)
-                continue
-            tried = True
+        refused: list[tuple[Operation, str]] = []
+        for operation in operations:
             try:
                 await self._one(operation)
             except KubeError as error:
@@ -82,27 +53,17 @@ class Writer:
                     f"{operation.kind.kind} {operation.name} could not be written: "
                     f"{error.message.rstrip('.')}."
                 )
-                refusals.append(sentence)
-                left.append(operation)
                 if error.transient:
-                    left.extend(operations[position + 1 :])
-                    outdated = operation if error.outdated else None
                     return Outcome(
-                        tuple(refusals),
-                        tuple(left),
-                        outdated,
-                        tuple(written),
-                        tried,
-                        broken_off=True,
+                        written=tuple(written),
+                        refused=tuple(refused),
+                        broke_off=(operation, sentence),
+                        outdated=error.outdated,
                     )
-                guard.refused(operation, sentence, now_s)
+                refused.append((operation, sentence))
             else:
-                guard.wrote(operation, now_s)
                 written.append(operation)
-        if not refusals:
-            # What is right at this moment may be changed again at the next.
-            refusals += guard.fights(now_s)
-        return Outcome(tuple(refusals), tuple(left), written=tuple(written), tried=tried)
+        return Outcome(written=tuple(written), refused=tuple(refused))
 
     async def status(self, status: Mapping[str, JsonValue], seen: Seen) -> Manifest:
         """Write the status subresource.

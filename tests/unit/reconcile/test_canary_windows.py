@@ -2,6 +2,7 @@
 
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
+from fathom.rollout.input import CanaryWindow
 
 
 def counters(at_s: float, *pods: str, scraped_s: float | None = None) -> dict[str, PodCounters]:
@@ -20,35 +21,48 @@ def counters(at_s: float, *pods: str, scraped_s: float | None = None) -> dict[st
     }
 
 
+class Cutting:
+    """Windows, one look after the other."""
+
+    def __init__(self) -> None:
+        self.windows = CanaryWindows()
+
+    def next(
+        self, canary: set[str], stable: set[str], found: dict[str, PodCounters], now_s: float
+    ) -> CanaryWindow | None:
+        self.windows, window = self.windows.next(canary, stable, found, now_s, 60)
+        return window
+
+
 def test_a_window_holds_what_both_sides_counted_in_it() -> None:
-    windows = CanaryWindows()
-    assert windows.next({"c"}, {"a", "b"}, counters(100, "a", "b", "c"), 100, 60) is None
-    assert windows.next({"c"}, {"a", "b"}, counters(130, "a", "b", "c"), 130, 60) is None
-    window = windows.next({"c"}, {"a", "b"}, counters(160, "a", "b", "c"), 160, 60)
+    windows = Cutting()
+    assert windows.next({"c"}, {"a", "b"}, counters(100, "a", "b", "c"), 100) is None
+    assert windows.next({"c"}, {"a", "b"}, counters(130, "a", "b", "c"), 130) is None
+    window = windows.next({"c"}, {"a", "b"}, counters(160, "a", "b", "c"), 160)
     assert window is not None
     assert [each.pod for each in (*window.canary, *window.stable)] == ["c", "a", "b"]
     assert {each.engine.generation_tokens for each in window.stable} == {60}
     # The next one begins where this one ended.
-    assert windows.next({"c"}, {"a"}, counters(200, "a", "c"), 200, 60) is None
+    assert windows.next({"c"}, {"a"}, counters(200, "a", "c"), 200) is None
 
 
 def test_a_slow_scrape_lengthens_the_window_and_a_lost_pod_ends_it_empty() -> None:
-    windows = CanaryWindows()
-    windows.next({"c"}, {"a"}, counters(100, "a", "c"), 100, 60)
+    windows = Cutting()
+    windows.next({"c"}, {"a"}, counters(100, "a", "c"), 100)
     stale = counters(160, "a", "c", scraped_s=100)
     for now_s in (160, 220, 279):
-        assert windows.next({"c"}, {"a"}, stale, now_s, 60) is None
-    window = windows.next({"c"}, {"a"}, counters(280, "a"), 280, 60)
+        assert windows.next({"c"}, {"a"}, stale, now_s) is None
+    window = windows.next({"c"}, {"a"}, counters(280, "a"), 280)
     assert window is not None
     assert window.canary == ()
     assert len(window.stable) == 1
 
 
 def test_without_a_canary_nothing_is_counted_towards_one() -> None:
-    windows = CanaryWindows()
-    windows.next(set(), {"a"}, counters(100, "a"), 100, 60)
-    windows.next(set(), {"a"}, counters(200, "a"), 200, 60)
-    assert windows.next({"c"}, {"a"}, counters(230, "a", "c"), 230, 60) is None
+    windows = Cutting()
+    windows.next(set(), {"a"}, counters(100, "a"), 100)
+    windows.next(set(), {"a"}, counters(200, "a"), 200)
+    assert windows.next({"c"}, {"a"}, counters(230, "a", "c"), 230) is None
 
 
 def test_short_bakes_have_short_windows() -> None:

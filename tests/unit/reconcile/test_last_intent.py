@@ -13,7 +13,7 @@ from fathom.core.models.facts import Absence, ModelFacts, ModelRef
 from fathom.engine.profile import StartedAs
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import JudgedBy, good_spec_text, intent_of
-from fathom.reconcile.memory import LastIntent
+from fathom.reconcile.loop_state import LastIntent
 from fathom.validation.candidate import Cluster
 from fathom.validation.models.verdict import DraftVerdict
 from manifest_samples import manifest, resource

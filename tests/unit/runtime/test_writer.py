@@ -8,12 +8,12 @@ import pytest
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import CONFIG_MAP, POD, SERVICE
 from fathom.core.cluster.manifest import Manifest, Seen
-from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.reconcile.writing.operations import Create, Patch
+from fathom.reconcile.writing.outcome import Outcome
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
-from fathom.runtime.writer import ATTEMPTS_AT_ONCE, Outcome, Writer
-from support.bench import KEY, START_S, ManualClock
+from fathom.runtime.writer import ATTEMPTS_AT_ONCE, Writer
+from support.bench import KEY, ManualClock
 from support.fake_kube import FakeKube
 from support.leaping_time import in_leaping_time
 
@@ -31,23 +31,23 @@ async def carried_out(status: int) -> tuple[FakeKube, Outcome]:
     kube = FakeKube()
     kube.fail = lambda _verb, kind: KubeError(status, "no.") if kind == SERVICE else None
     writer = Writer(kube, ChildCache(ManualClock()), KEY, Telemetry())
-    return kube, await writer.carry_out(OPERATIONS, ApplyGuard(), START_S)
+    return kube, await writer.carry_out(OPERATIONS)
 
 
 @pytest.mark.parametrize("status", [0, 409, 429, 503])
 async def test_what_may_pass_by_itself_leaves_it_and_the_rest_for_later(status: int) -> None:
     kube, outcome = await carried_out(status)
     assert kube.names(CONFIG_MAP) == ["first", "second"]
-    assert outcome.left == OPERATIONS[2:]
-    assert outcome.refusals == ("Service bad could not be written: no.",)
-    assert (outcome.outdated is OPERATIONS[2]) == (status == 409)
+    assert outcome.left(OPERATIONS) == OPERATIONS[2:]
+    assert outcome.broke_off == (OPERATIONS[2], "Service bad could not be written: no.")
+    assert outcome.outdated == (status == 409)
 
 
 async def test_what_is_refused_for_good_stops_nothing_else() -> None:
     kube, outcome = await carried_out(403)
     assert kube.names(CONFIG_MAP) == ["first", "last", "second"]
-    assert outcome.left == OPERATIONS[2:3]
-    assert outcome.outdated is None
+    assert outcome.left(OPERATIONS) == OPERATIONS[2:3]
+    assert outcome.broke_off is None
 
 
 class SlowKube(FakeKube):

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Self
 
 from pydantic import JsonValue
 
@@ -12,6 +12,7 @@ from fathom.core.cluster.kinds import CONFIG_MAP, SERVICE, Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.times import is_over
 from fathom.reconcile.writing.operations import Apply, Create, Delete, Operation, Patch
+from fathom.reconcile.writing.outcome import Outcome
 from fathom.reconcile.writing.retry import Retry
 
 PATIENCE: Final = 3
@@ -77,26 +78,36 @@ class _Written:
         return not is_over(self.at_s, seconds, now_s)
 
 
+@dataclass(frozen=True, slots=True)
 class ApplyGuard:
-    """Remembers what was written, and writes the very same again less and less often.
+    """What was written: the very same is written again less and less often.
 
     A webhook or another controller that puts its own value back would otherwise be answered for
     ever, and each answer may restart pods.
     """
 
-    def __init__(self) -> None:
-        self._written: dict[_Place, _Written] = {}
-        self._refused: dict[tuple[Kind, str], _Refused] = {}
+    _written: Mapping[_Place, _Written] = field(default_factory=dict)
+    _refused: Mapping[tuple[Kind, str], _Refused] = field(default_factory=dict)
 
-    def settle(self, wanted: Sequence[Operation], now_s: float) -> None:
-        """Forget the objects that need no write, and have needed none for a while."""
+    def settled(self, wanted: Sequence[Operation], now_s: float) -> Self:
+        """Without the objects that need no write, and have needed none for a while."""
         pending = {(each.kind, each.name) for each in wanted}
-        self._written = {
+        written = {
             place: seen
             for place, seen in self._written.items()
             if place[:2] in pending or not seen.over(now_s)
         }
-        self._refused = {key: seen for key, seen in self._refused.items() if key in pending}
+        refused = {key: seen for key, seen in self._refused.items() if key in pending}
+        return replace(self, _written=written, _refused=refused)
+
+    def after(self, outcome: Outcome, now_s: float) -> Self:
+        """After some operations were tried."""
+        guard = self
+        for each in outcome.written:
+            guard = guard.wrote(each, now_s)
+        for each, sentence in outcome.refused:
+            guard = guard.refused(each, sentence, now_s)
+        return guard
 
     def retry_after_s(self, now_s: float) -> float:
         """Seconds until a write that was refused may be tried again; infinity: none was."""
@@ -123,13 +134,13 @@ class ApplyGuard:
             if seen.times > PATIENCE and not seen.over(now_s)
         )
 
-    def refused(self, operation: Operation, sentence: str, now_s: float) -> None:
-        """Remember a write that the API server refuses for good."""
+    def refused(self, operation: Operation, sentence: str, now_s: float) -> Self:
+        """With a write that the API server refuses for good."""
         before = self._refused_before(operation)
         retry = Retry(now_s) if before is None else before.retry.again(now_s)
-        self._refused[operation.kind, operation.name] = _Refused(
-            _fingerprint(operation), sentence, retry
-        )
+        refused = _Refused(_fingerprint(operation), sentence, retry)
+        key = operation.kind, operation.name
+        return replace(self, _refused={**self._refused, key: refused})
 
     def _refused_before(self, operation: Operation) -> _Refused | None:
         refused = self._refused.get((operation.kind, operation.name))
@@ -139,20 +150,23 @@ class ApplyGuard:
             return None
         return refused
 
-    def wrote(self, operation: Operation, now_s: float) -> None:
-        """Count a write that the API server took; one that it refused changed nothing."""
-        self._refused.pop((operation.kind, operation.name), None)
-        if not isinstance(operation, Delete):
-            seen = self._seen(operation)
-            again = replace(
-                seen,
-                times=seen.times + 1,
-                at_s=now_s,
-                created=isinstance(operation, Create),
-                why=operation.why,
-                data={} if isinstance(operation, Patch) else _data(operation.manifest),
-            )
-            self._written[_place(operation)] = again
+    def wrote(self, operation: Operation, now_s: float) -> Self:
+        """With a write that the API server took; one that it refused changed nothing."""
+        key = operation.kind, operation.name
+        refused = {place: seen for place, seen in self._refused.items() if place != key}
+        if isinstance(operation, Delete):
+            return replace(self, _refused=refused)
+        seen = self._seen(operation)
+        again = replace(
+            seen,
+            times=seen.times + 1,
+            at_s=now_s,
+            created=isinstance(operation, Create),
+            why=operation.why,
+            data={} if isinstance(operation, Patch) else _data(operation.manifest),
+        )
+        written = {**self._written, _place(operation): again}
+        return replace(self, _written=written, _refused=refused)
 
     def _seen(self, operation: Create | Apply | Patch) -> _Written:
         fingerprint = _fingerprint(operation)

@@ -1,6 +1,6 @@
-"""What one pass is to write, and what came of it."""
+"""What one reconcile is to write. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fathom.api import names
@@ -16,10 +16,9 @@ from fathom.fetch.standing import FetchStage
 from fathom.reconcile.checkpoint import KEYS, LOOK_KEY, Checkpoint
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.kept_state import STATE_KEYS, state_data
-from fathom.reconcile.memory import Memory
+from fathom.reconcile.loop_state import LoopState, Memo
 from fathom.reconcile.refresh_input import refresh_of
 from fathom.reconcile.said import QUIET_S
-from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.reconcile.writing.bench_operations import bench_ended
 from fathom.reconcile.writing.fetch_operations import fetch_operations
 from fathom.reconcile.writing.operations import Children, Create, Delete, Operation, operations
@@ -28,9 +27,19 @@ from fathom.rollout.refresh import Refresh
 from fathom.tuning.interface import Action, TuningDecision
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """What this build of the operator brings into the cluster."""
+
+    bundle: PluginBundle
+    """Its plugin."""
+    program: FetchProgram
+    """That fetches weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Writes:
-    """One pass's writes, in order, and what they follow from."""
+    """One reconcile's writes, in order, and what they follow from."""
 
     plan: Plan
     todo: tuple[Operation, ...]
@@ -49,53 +58,25 @@ class Writes:
     bench_ended: Delete | None
     """The part of `todo` that takes its place from a bench; None: nothing."""
 
-    def need_a_look(self, guard: ApplyGuard, now_s: float) -> bool:
+    def need_a_read(self, tried: Iterable[Operation]) -> bool:
         """Whether what is tried of them is not to be decided on what watches have told.
 
         Watches may be late, or have missed something. Documents of ours are excepted: depth follows
         traffic without a read, and a write that was decided on an older document is refused.
         """
-        tried = (each for each in self.todo if guard.refusal(each, now_s) is None)
         return self.refresh.pod is not None or any(
             isinstance(each, Create | Delete) or each.kind != CONFIG_MAP for each in tried
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """What came of one pass's decisions."""
-
-    plan: Plan
-    refusals: tuple[str, ...]
-    """Sentences; empty: everything is as it should be, or on its way."""
-    document: DepthDocument | None
-    """The depths asked for, as they are written; None: this engine's depth is not live."""
-    decided: bool
-    """Whether the tuner's decision is in the cluster. If not, it was not made: it is made again."""
-    refresh: Refresh
-    """Which replica was restarted for its age, or why none."""
-    checkpoint: Checkpoint
-    """What should survive a restart."""
-    taken: tuple[Taken, ...] = ()
-    """Names that something else bears."""
-    goes_on: bool = False
-    """Whether something was written from which a next step may follow at once."""
-    outdated: bool = False
-    """Whether the cluster was found in another state than the one that all this was decided on."""
-    broken_off: bool = False
-    """Whether a write failed in a way that may pass by itself, so that others were not tried."""
-    retry_after_s: float = float("inf")
-    """Seconds until a write that was refused for good may be tried again."""
 
 
 def writes_of(
     desired: DesiredState,
     snapshot: Snapshot,
     decision: TuningDecision,
-    memory: Memory,
+    state: LoopState,
     *,
-    bundle: PluginBundle,
-    program: FetchProgram,
+    build: Build,
+    memo: Memo,
 ) -> Writes:
     """Plan, and render what is missing. At rest there is nothing to write.
 
@@ -103,16 +84,15 @@ def writes_of(
         desired: what this pass carries out.
         snapshot: this pass's view.
         decision: the tuner's.
-        memory: what is remembered of earlier passes; it stays as it is, but for `as_rendered`
-            and `renderings`.
-        bundle: this Fathom's plugin.
-        program: that fetches.
+        state: what is remembered of earlier reconciles.
+        build: of this operator.
+        memo: of what is rendered.
     """
     objects, now_s, sd = snapshot.objects, snapshot.now_s, desired.made_from
-    name = sd.metadata.name
+    name, bundle = sd.metadata.name, build.bundle
     as_they_are = desired.weights.stage is FetchStage.PODS_AS_THEY_ARE
     rendering = Rendering(
-        pods="" if as_they_are else memory.renderings.of(sd, bundle),
+        pods="" if as_they_are else memo.renderings.of(sd, bundle),
         plugin=names.plugin_config_map(name, bundle.content) if sd.engine.has_plugin else "",
         depth=names.depth_config_map(name) if sd.engine.live else "",
     )
@@ -130,28 +110,30 @@ def writes_of(
     document = decision.document if desired.read else None
     refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
     checkpoint = replace(desired.checkpoint, refreshes=refresh.log)
-    tuning_data = _tuning_data(checkpoint, objects, decision, memory, now_s)
+    tuning_data = _tuning_data(checkpoint, objects, decision, state.tuning_written_at_s, now_s)
     children = Children(sd, bundle, document, tuning_data)
     ended = bench_ended(objects)
     wanted = (
         *(() if ended is None else (ended,)),
-        *operations(objects, plan, children, memory.as_rendered),
-        *fetch_operations(objects, sd, desired.weights, program, held=desired.hold is not None),
+        *operations(objects, plan, children, memo.as_rendered),
+        *fetch_operations(
+            objects, sd, desired.weights, build.program, held=desired.hold is not None
+        ),
     )
     todo = tuple(each for each in wanted if (each.kind, each.name) not in objects.foreign)
     absent = _absent(objects, sd, plan, rendering)
     taken = _taken((*((each.kind, each.name) for each in wanted), *absent), objects)
     missing = (each for each in absent if each not in objects.live)
     return Writes(
-        plan,
-        todo,
-        tuple(each for each in wanted if each not in todo),
-        document,
-        refresh,
-        checkpoint,
-        taken,
-        frozenset({*(each.key for each in taken), *missing}),
-        ended,
+        plan=plan,
+        todo=todo,
+        barred=tuple(each for each in wanted if each not in todo),
+        document=document,
+        refresh=refresh,
+        checkpoint=checkpoint,
+        taken=taken,
+        unlisted=frozenset({*(each.key for each in taken), *missing}),
+        bench_ended=ended,
     )
 
 
@@ -175,11 +157,15 @@ def _taken(needed: Sequence[tuple[Kind, str]], objects: Objects) -> tuple[Taken,
 
 
 def _tuning_data(
-    checkpoint: Checkpoint, objects: Objects, decision: TuningDecision, memory: Memory, now_s: float
+    checkpoint: Checkpoint,
+    objects: Objects,
+    decision: TuningDecision,
+    written_at_s: float,
+    now_s: float,
 ) -> dict[str, str] | None:
     """What should survive a restart; None: what is written will do for now."""
     moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}
-    due = is_over(memory.tuning_written_at_s, QUIET_S, now_s)
+    due = is_over(written_at_s, QUIET_S, now_s)
     if not (due or moved) and is_written(checkpoint, objects):
         return None
     data = {**state_data(decision.state), **checkpoint.data()}

@@ -1,0 +1,404 @@
+"""One reconcile, as pure steps: what is read goes in, what is to be done comes out.
+
+`fathom.runtime.loop` reads, performs and remembers, and does nothing else. What an API server
+answered comes back as the argument of the next step:
+
+1. `begun`: what was read of the cluster, and what is known of earlier reconciles;
+2. `intended`: which spec is to be carried out, and whether anything new may start;
+3. `step`: what the tuner decides, and all that is to be written;
+4. `after_writes`: what came of that, and what follows at once;
+5. `concluded`: what people are told, and when to look again;
+6. `status_step` and `after_status`: whether the status says anything new, and what came of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fathom.api import names
+from fathom.api.conditions import EventReason
+from fathom.api.status import QualityStatus, SpeculativeDeploymentStatus
+from fathom.core.cluster.kinds import CONFIG_MAP
+from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Objects, Snapshot, status_in
+from fathom.core.models.facts import ModelFacts, ModelRef
+from fathom.core.reporting.events import Event, Severity, transitions
+from fathom.core.reporting.findings import Findings
+from fathom.core.reporting.status import status_of
+from fathom.manifests.children.tuning_config_map import tuning_config_map
+from fathom.reconcile.checkpoint import Checkpoint
+from fathom.reconcile.checkpoint_models import worth_keeping
+from fathom.reconcile.desired_state import DesiredState
+from fathom.reconcile.fetch_findings import FetchFindings
+from fathom.reconcile.findings import findings_of, findings_without_spec
+from fathom.reconcile.holding import (
+    Hold,
+    at_rest,
+    hold_of,
+    refused_before,
+    running_revisions,
+)
+from fathom.reconcile.intent import Intent, JudgedBy, newest_of
+from fathom.reconcile.kept_state import state_data
+from fathom.reconcile.loop_state import LoopState, Memo
+from fathom.reconcile.pins import bad_pins
+from fathom.reconcile.tuning_input import tuning_snapshot
+from fathom.reconcile.tuning_report import report
+from fathom.reconcile.writing.applied import Applied, Guarded, applied, guarded, wrote_tuning
+from fathom.reconcile.writing.operations import Operation, brought_about
+from fathom.reconcile.writing.outcome import Outcome
+from fathom.reconcile.writing.retry import Retry
+from fathom.reconcile.writing.writes import Build, Writes, is_written, writes_of
+from fathom.resource import SpeculativeDeployment
+from fathom.tuning.interface import TuningDecision, TuningSnapshot
+from fathom.tuning.state import TuningState
+from fathom.validation.candidate import Cluster
+
+NEVER_S: Final = float("inf")
+
+Decide = Callable[[TuningSnapshot], TuningDecision]
+
+
+# -- what was read
+
+
+def begun(state: LoopState | None, objects: Objects, now_s: float) -> LoopState:
+    """What is remembered when a reconcile begins."""
+    if state is None or state.uid != objects.metadata.uid:
+        state = LoopState.recalled(objects, now_s)
+    elif state.checkpoint.unread:
+        # Somebody may have mended it, or taken it away.
+        state = replace(state, checkpoint=Checkpoint.of(objects.tuning))
+    return state.with_read(objects, now_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intended:
+    state: LoopState
+    intent: Intent
+    hold: Hold | None
+    """What keeps the wanted revision from its first pod; None: nothing does."""
+
+
+def intended(
+    state: LoopState,
+    objects: Objects,
+    models: Mapping[ModelRef, ModelFacts],
+    cluster: Cluster,
+    *,
+    memo: Memo,
+    now_s: float,
+) -> Intended:
+    """Which spec is to be carried out.
+
+    Args:
+        state: what is remembered.
+        objects: the cluster as it was read.
+        models: what is known of the models in use.
+        cluster: what the cluster offers.
+        memo: of the last intent.
+        now_s: Unix seconds.
+    """
+    checkpoint = replace(state.checkpoint, models=worth_keeping(models))
+    intent = memo.intent.of(
+        objects.resource,
+        JudgedBy(
+            checkpoint=checkpoint,
+            models=models,
+            cluster=cluster,
+            running=running_revisions(objects),
+            renderings={each.revision: each.rendering for each in objects.workloads},
+            at_rest=at_rest(objects),
+            refused=refused_before(objects),
+        ),
+    )
+    state = replace(state, checkpoint=checkpoint)
+    if intent.wanted is None:
+        return Intended(state=state, intent=intent, hold=None)
+    first_seen = state.first_seen.of(intent.revision, now_s)
+    hold = hold_of(intent, checkpoint, objects, models, first_seen=first_seen, now_s=now_s)
+    if hold is None or not hold.frozen:
+        # By now it is known all the same.
+        checkpoint = checkpoint.without_unread()
+    state = replace(state, checkpoint=checkpoint, first_seen=first_seen)
+    return Intended(state=state, intent=intent, hold=hold)
+
+
+def with_unread(state: LoopState, snapshot: Snapshot) -> LoopState:
+    """With the pods whose counters cannot be read."""
+    pods = {pod.name for pod in snapshot.objects.leaders}
+    unread = state.unread.after(snapshot.metrics_failures, pods, snapshot.now_s)
+    return replace(state, unread=unread)
+
+
+# -- what is done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What a step goes by."""
+
+    intent: Intent
+    desired: DesiredState
+    snapshot: Snapshot
+    pods: Sequence[ObservedPod]
+    """Those to judge depth by."""
+    quality: QualityStatus | None
+    """Of the last check; None: none was ever asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What is to be done: events first, then the operations, in order."""
+
+    state: LoopState
+    decision: TuningDecision
+    writes: Writes
+    operations: Guarded
+    needs_read: bool
+    """Whether it takes a read of the API server itself before any of it is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunerFailed:
+    """The tuner raised."""
+
+    state: LoopState
+    error: Exception
+
+
+def step(
+    state: LoopState, observed: Observed, decide: Decide, *, build: Build, memo: Memo
+) -> Effects | TunerFailed:
+    """Decide, and render what is missing. At rest there is nothing to do.
+
+    Args:
+        state: what is remembered.
+        observed: what was read and measured.
+        decide: the tuner.
+        build: of this operator.
+        memo: of what is rendered.
+    """
+    desired, snapshot = observed.desired, observed.snapshot
+    objects = snapshot.objects
+    try:
+        decision = decide(
+            tuning_snapshot(
+                snapshot,
+                desired,
+                state.tuner,
+                document_written_at_s=state.document_written_at_s,
+                document_before=state.document_before(objects.status),
+                pods=observed.pods,
+            )
+        )
+    except Exception as error:  # noqa: BLE001 - it is raised again, by who remembers the state
+        # It may be what was learnt that makes it fail, and then it would fail for good.
+        fresh = TuningState(gained=state.tuner.gained)
+        return TunerFailed(replace(state, tuner=fresh), error)
+    writes = writes_of(desired, snapshot, decision, state, build=build, memo=memo)
+    operations = guarded(writes.todo, state.guard, snapshot.now_s)
+    # What is made for a new resource needs no read: it is refused where it is there already.
+    # The lists of a sync that makes a thousand resources would hold up all writes.
+    hearsay = objects.from_watches and not objects.untouched
+    return Effects(
+        state=replace(state, windows=desired.windows),
+        decision=decision,
+        writes=writes,
+        operations=operations,
+        needs_read=hearsay and writes.need_a_read(operations.tried),
+    )
+
+
+def after_writes(
+    effects: Effects, outcome: Outcome, objects: Objects, now_s: float
+) -> tuple[LoopState, Applied]:
+    """What came of the operations, and what is remembered of that."""
+    came = applied(
+        effects.writes,
+        effects.operations,
+        outcome,
+        objects=objects,
+        decision=effects.decision,
+        now_s=now_s,
+    )
+    state = replace(
+        effects.state,
+        guard=came.guard,
+        unlisted=came.unlisted,
+        checkpoint=effects.writes.checkpoint,
+    )
+    if came.moved:
+        state = replace(state, objects=None)
+    if wrote_tuning(effects.writes.todo, objects.key.name):
+        state = replace(state, tuning_written_at_s=now_s)
+    if came.changed:
+        state = replace(state, document=came.document, document_written_at_s=now_s)
+    return state, came
+
+
+def after_restart(state: LoopState) -> LoopState:
+    """What is remembered once a pod was deleted to be made again."""
+    return replace(state, objects=None)
+
+
+def bench_event(came: Applied) -> tuple[Event, ...]:
+    """Says that a bench gave its place back, where it did."""
+    ended = came.writes.bench_ended
+    if ended is None or not any(ended is each for each in came.outcome.written):
+        return ()
+    sentence = f"Job {ended.name} was deleted: {ended.why}"
+    return (Event(Severity.NORMAL, EventReason.BENCH_ENDED, sentence),)
+
+
+# -- what people are told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    state: LoopState
+    events: tuple[Event, ...]
+    findings: Findings
+    wake_after_s: float
+    """Seconds after which something is due; infinity: nothing is."""
+
+
+def concluded(
+    state: LoopState,
+    observed: Observed,
+    decision: TuningDecision,
+    came: Applied,
+    fetch: FetchFindings,
+) -> Conclusion:
+    """What one reconcile has found.
+
+    Args:
+        state: what is remembered after the writes.
+        observed: what it went by.
+        decision: the tuner's.
+        came: what came of the writes.
+        fetch: how far a fetch of weights is.
+    """
+    desired, snapshot = observed.desired, observed.snapshot
+    sd, events = desired.tuned, list[Event]()
+    tuned = report(
+        decision,
+        sd.spec.speculation.tuning.mode,
+        snapshot.now_s,
+        state.tuning,
+        state.measured,
+        unread=state.unread.sentence,
+    )
+    state = replace(state, fetch=fetch.seen)
+    if came.decided:
+        state = replace(state, tuner=decision.state, tuning=tuned.tuning, measured=tuned.measured)
+        events += tuned.events
+    bad = bad_pins(snapshot, sd.engine.depths)
+    events += (
+        Event(Severity.WARNING, EventReason.PIN_IGNORED, each.message)
+        for each in bad
+        if (each.pod, each.value) not in state.warned_pins
+    )
+    state = replace(state, warned_pins=frozenset((each.pod, each.value) for each in bad))
+    return Conclusion(
+        state=state,
+        events=tuple(events),
+        findings=findings_of(
+            observed.intent,
+            desired,
+            snapshot,
+            applied=came,
+            tuning_finding=tuned.finding,
+            decision=decision,
+            quality=observed.quality,
+            fetch=fetch,
+            state=state,
+        ),
+        wake_after_s=min(
+            decision.wake_after_s, desired.wake_after_s, fetch.wake_after_s, came.retry_after_s
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusStep:
+    state: LoopState
+    status: SpeculativeDeploymentStatus
+    """As it should be."""
+    wait_s: float
+    """Seconds until it is to be written; 0: now; infinity: it says nothing new."""
+
+
+def status_step(state: LoopState, findings: Findings, objects: Objects) -> StatusStep:
+    """Whether the status says anything new."""
+    said = state.said
+    # One that came back unreadable still tells since when things are as they are.
+    told = objects.status or said.written
+    new = status_of(findings, replace(objects, status=told))
+    if said.stands(new, objects.status):
+        state = replace(state, said=replace(said, refused=None))
+        return StatusStep(state=state, status=new, wait_s=NEVER_S)
+    wait_s = said.wait_s(new, objects.status, findings.now_s)
+    if wait_s <= 0:
+        state = replace(state, objects=None)
+    return StatusStep(state=state, status=new, wait_s=max(0.0, wait_s))
+
+
+def after_status(
+    state: LoopState,
+    new: SpeculativeDeploymentStatus,
+    written: Manifest,
+    objects: Objects,
+    now_s: float,
+) -> tuple[LoopState, tuple[Event, ...]]:
+    """What is remembered, and told, of a status that was written."""
+    said = state.said
+    kept, version = status_in(written), Seen.of(written).resource_version
+    # One object for both, as they are most often equal.
+    shared = new if kept == new else kept
+    events = transitions(new, said.written or objects.status)
+    after = said.after(new, kept=shared, version=version, now_s=now_s)
+    return replace(state, said=after), tuple(events)
+
+
+def after_refused_status(
+    state: LoopState, why: str, now_s: float
+) -> tuple[LoopState, Retry, tuple[Event, ...]]:
+    """What is remembered of a status that was refused, and, once it has lasted, told."""
+    before = state.said.refused
+    retry = before.again(now_s) if before else Retry(now_s)
+    state = replace(state, said=replace(state.said, refused=retry))
+    if not retry.lasting or (before and before.lasting):
+        return state, retry, ()
+    message = (
+        "the status of this resource cannot be written, and says what was; pods and depth are "
+        f"looked after all the same. {names.PLURAL}/status is for the operator to patch: does "
+        "its role allow it, which policy or webhook refuses it, is the CRD as new as the "
+        f"operator? The API server says: {why}"
+    )
+    return state, retry, (Event(Severity.WARNING, EventReason.STATUS_REFUSED, message),)
+
+
+# -- where no spec can be carried out
+
+
+def kept(state: LoopState, objects: Objects) -> Operation | None:
+    """What should survive a restart, as it is to be written; None: it is there."""
+    newest = newest_of(objects.resource)
+    if not isinstance(newest, SpeculativeDeployment) or is_written(state.checkpoint, objects):
+        return None
+    data = {**state_data(state.tuner), **state.checkpoint.data()}
+    write = brought_about(objects, CONFIG_MAP, tuning_config_map(newest, data))
+    return write if write is not None and (write.kind, write.name) not in objects.foreign else None
+
+
+def after_kept(state: LoopState, operations: Guarded, outcome: Outcome, now_s: float) -> LoopState:
+    """What is remembered once that was tried."""
+    guard = operations.guard.after(outcome, now_s)
+    return replace(state, objects=None, tuning_written_at_s=now_s, guard=guard)
+
+
+def without_spec(state: LoopState, intent: Intent, objects: Objects, now_s: float) -> Findings:
+    """What is found where no spec can be carried out."""
+    return findings_without_spec(intent, objects, state, now_s)

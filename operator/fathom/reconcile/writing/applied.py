@@ -1,0 +1,181 @@
+"""What came of the writes of one reconcile. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fathom.api import names
+from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
+from fathom.core.cluster.snapshot import Objects
+from fathom.engine.depth import DepthDocument
+from fathom.reconcile.writing.apply_guard import ApplyGuard
+from fathom.reconcile.writing.operations import (
+    Create,
+    Delete,
+    Operation,
+    Patch,
+    deleted,
+    depth_nudges,
+)
+from fathom.reconcile.writing.outcome import Outcome
+from fathom.reconcile.writing.writes import Writes, is_written
+from fathom.tuning.interface import Action, TuningDecision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """Operations of a reconcile: those to try, and those that the guard holds back for now."""
+
+    tried: tuple[Operation, ...]
+    held: tuple[tuple[Operation, str], ...]
+    """Each with the sentence that says why."""
+    guard: ApplyGuard
+    """Knows what is wanted now."""
+
+
+def guarded(operations: Sequence[Operation], guard: ApplyGuard, now_s: float) -> Guarded:
+    """Sort out what is not tried again now."""
+    settled = guard.settled(operations, now_s)
+    found = [(each, settled.refusal(each, now_s)) for each in operations]
+    return Guarded(
+        tried=tuple(each for each, why in found if why is None),
+        held=tuple((each, why) for each, why in found if why is not None),
+        guard=settled,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What came of one reconcile's decisions, and what follows from that at once."""
+
+    writes: Writes
+    outcome: Outcome
+    guard: ApplyGuard
+    refusals: tuple[str, ...]
+    """Sentences; empty: everything is as it should be, or on its way."""
+    document: DepthDocument | None
+    """The depths asked for, as they are written; None: this engine's depth is not live."""
+    decided: bool
+    """Whether the tuner's decision is in the cluster. If not, it was not made: it is made again."""
+    changed: bool
+    """Whether a depth document was written."""
+    nudges: tuple[Patch, ...]
+    """What has kubelets refresh it sooner."""
+    restart: Delete | None
+    """The pod to restart for its age; None: none."""
+    goes_on: bool
+    """Whether something was written from which a next step may follow at once."""
+    retry_after_s: float
+    """Seconds until a write that was refused for good may be tried again."""
+    unlisted: frozenset[tuple[Kind, str]]
+    """What the next reconcile has to read by name."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether the cluster is not any more, or will not be, as it was read."""
+        left_behind = any(each.left_behind for each in self.writes.taken)
+        return self.outcome.tried or left_behind or bool(self.nudges)
+
+
+def applied(
+    writes: Writes,
+    operations: Guarded,
+    outcome: Outcome,
+    *,
+    objects: Objects,
+    decision: TuningDecision,
+    now_s: float,
+) -> Applied:
+    """Put together what came of it.
+
+    Args:
+        writes: what was to be done.
+        operations: which of it was tried.
+        outcome: what came of that.
+        objects: the cluster as it was read before.
+        decision: the tuner's.
+        now_s: Unix seconds.
+    """
+    name, guard = objects.key.name, operations.guard.after(outcome, now_s)
+    left = (*outcome.left(writes.todo), *writes.barred)
+    recorded = not _holds(left, names.tuning_config_map(name))
+    decided = not _holds(left, names.depth_config_map(name))
+    document = writes.document if decided else objects.depth
+    before = objects.depth
+    changed = (
+        decided
+        and document is not None
+        and (before is None or before.generation != document.generation)
+    )
+    pod = writes.refresh.pod
+    return Applied(
+        writes=writes,
+        outcome=outcome,
+        guard=guard,
+        refusals=_refusals(writes, operations, outcome, guard, now_s),
+        document=document,
+        decided=decided,
+        changed=changed,
+        nudges=_nudges(objects, document, decision, now_s, changed=changed) if decided else (),
+        # Only once its record is written: a second one must not follow by mistake.
+        restart=(
+            deleted(objects, POD, pod, writes.refresh.why) if pod is not None and recorded else None
+        ),
+        goes_on=_goes_on(writes, outcome, objects),
+        retry_after_s=guard.retry_after_s(now_s),
+        unlisted=frozenset({*writes.unlisted, *_unseen(outcome, left)}),
+    )
+
+
+def _refusals(
+    writes: Writes, operations: Guarded, outcome: Outcome, guard: ApplyGuard, now_s: float
+) -> tuple[str, ...]:
+    """In the order of the operations; nothing is said of those that were not reached."""
+    failed = (*outcome.refused, *((outcome.broke_off,) if outcome.broke_off else ()))
+    said = {id(operation): why for operation, why in (*operations.held, *failed)}
+    reached = list(writes.todo)
+    if outcome.broke_off is not None:
+        last = next(i for i, each in enumerate(reached) if each is outcome.broke_off[0])
+        reached = reached[: last + 1]
+    refusals = tuple(said[id(each)] for each in reached if id(each) in said)
+    # What is right at this moment may be changed again at the next.
+    return refusals or guard.fights(now_s)
+
+
+def _nudges(
+    objects: Objects,
+    document: DepthDocument | None,
+    decision: TuningDecision,
+    now_s: float,
+    *,
+    changed: bool,
+) -> tuple[Patch, ...]:
+    """After a depth document was written, or when the tuner asks for another nudge."""
+    again_at_s = now_s if decision.action is Action.POKE else None
+    if document is None or not (changed or again_at_s is not None):
+        return ()
+    return tuple(depth_nudges(objects, objects.depth, document, again_at_s=again_at_s))
+
+
+def _goes_on(writes: Writes, outcome: Outcome, objects: Objects) -> bool:
+    """Whether a next step may follow from what was written, of which no watch tells."""
+    if _holds(outcome.written, names.tuning_config_map(objects.key.name)) and not is_written(
+        writes.checkpoint, objects
+    ):
+        return True
+    # Of a deletion a watch tells, once it is done; until then it would be done again.
+    return any(each.kind != CONFIG_MAP and not isinstance(each, Delete) for each in outcome.written)
+
+
+def _unseen(outcome: Outcome, left: Sequence[Operation]) -> Iterator[tuple[Kind, str]]:
+    """What may be there although it was not read: one creation was refused for that."""
+    if outcome.outdated and outcome.broke_off and isinstance(outcome.broke_off[0], Create):
+        yield from ((each.kind, each.name) for each in left if isinstance(each, Create))
+
+
+def wrote_tuning(operations: Sequence[Operation], name: str) -> bool:
+    """Whether what should survive a restart is among these."""
+    return _holds(operations, names.tuning_config_map(name))
+
+
+def _holds(operations: Sequence[Operation], config_map: str) -> bool:
+    return any(each.kind == CONFIG_MAP and each.name == config_map for each in operations)
