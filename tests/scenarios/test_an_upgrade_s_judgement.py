@@ -80,8 +80,9 @@ async def test_an_edit_that_is_taken_back_goes_back_to_the_pods_that_it_had(
 async def test_pods_that_read_nothing_get_no_write_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    intent._parsed.cache_clear()
     with monkeypatch.context() as earlier:
-        earlier.setattr(capability, "LIVE_DEPTH", NONE)
+        earlier.setattr(live_depth, "LIVE_DEPTH", NONE)
         bench = await fleet()
     upgrade(bench, monkeypatch)
     bench.decide = decide

@@ -144,7 +144,7 @@ async def test_without_leader_worker_set_it_says_what_to_install() -> None:
         "LeaderWorkerSet keeps together, and this cluster does not serve "
         "leaderworkerset.x-k8s.io/v1: install LeaderWorkerSet (github.com/kubernetes-sigs/lws), or "
         "keep tensorParallelSize × pipelineParallelSize × dataParallelSize within one node. Until "
-        "then, nothing is started."
+        "that is fixed, nothing is started."
     )
     assert bench.kube.all_of(DEPLOYMENT) == bench.kube.all_of(POD) == []
 

@@ -47,13 +47,25 @@ MODULES: Final[Mapping[str, Module]] = {
         ),
     ),
     "changes": Module(("operator/fathom/changes",), ("tests/unit/changes",)),
+    "engine": Module(
+        ("operator/fathom/engine",),
+        ("tests/unit/engine", "tests/golden", "tests/property/test_manifests_revision.py"),
+    ),
+    "validation": Module(
+        ("operator/fathom/validation",),
+        (
+            "tests/unit/validation",
+            "tests/unit/engine",
+            "tests/unit/api/test_rules.py",
+            "tests/unit/manifests/pod",
+        ),
+    ),
     "manifests": Module(
         ("operator/fathom/manifests",),
         (
             "tests/unit/manifests",
             "tests/golden",
             "tests/property/test_manifests_revision.py",
-            "tests/unit/validation/models/test_verdict.py",
             "tests/scenarios/test_optional_children.py",
         ),
     ),
