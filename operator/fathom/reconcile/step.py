@@ -8,24 +8,20 @@ answered comes back as the argument of the next step:
 3. `step`: what the tuner decides, and all that is to be written;
 4. `after_writes`: what came of that, and what follows at once;
 5. `concluded`: what people are told, and when to look again;
-6. `status_step` and `after_status`: whether the status says anything new, and what came of it.
+6. `fathom.reconcile.status_step`: whether the status says anything new, and what came of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
-from fathom.api import names
 from fathom.api.conditions import EventReason
-from fathom.api.status import QualityStatus, SpeculativeDeploymentStatus
+from fathom.api.status import QualityStatus
 from fathom.core.cluster.kinds import CONFIG_MAP
-from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.snapshot import Objects, Snapshot, status_in
+from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.core.reporting.events import Event, Severity, transitions
+from fathom.core.reporting.events import Event, Severity
 from fathom.core.reporting.findings import Findings
-from fathom.core.reporting.status import status_of
 from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import worth_keeping
@@ -48,14 +44,11 @@ from fathom.reconcile.tuning_report import report
 from fathom.reconcile.writing.applied import Applied, Guarded, applied, guarded, wrote_tuning
 from fathom.reconcile.writing.operations import Operation, brought_about
 from fathom.reconcile.writing.outcome import Outcome
-from fathom.reconcile.writing.retry import Retry
 from fathom.reconcile.writing.writes import Build, Writes, is_written, writes_of
 from fathom.resource import SpeculativeDeployment
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.validation.candidate import Cluster
-
-NEVER_S: Final = float("inf")
 
 Decide = Callable[[TuningSnapshot], TuningDecision]
 
@@ -319,65 +312,6 @@ def concluded(
             decision.wake_after_s, desired.wake_after_s, fetch.wake_after_s, came.retry_after_s
         ),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusStep:
-    state: LoopState
-    status: SpeculativeDeploymentStatus
-    """As it should be."""
-    wait_s: float
-    """Seconds until it is to be written; 0: now; infinity: it says nothing new."""
-
-
-def status_step(state: LoopState, findings: Findings, objects: Objects) -> StatusStep:
-    """Whether the status says anything new."""
-    said = state.said
-    # One that came back unreadable still tells since when things are as they are.
-    told = objects.status or said.written
-    new = status_of(findings, replace(objects, status=told))
-    if said.stands(new, objects.status):
-        state = replace(state, said=replace(said, refused=None))
-        return StatusStep(state=state, status=new, wait_s=NEVER_S)
-    wait_s = said.wait_s(new, objects.status, findings.now_s)
-    if wait_s <= 0:
-        state = replace(state, objects=None)
-    return StatusStep(state=state, status=new, wait_s=max(0.0, wait_s))
-
-
-def after_status(
-    state: LoopState,
-    new: SpeculativeDeploymentStatus,
-    written: Manifest,
-    objects: Objects,
-    now_s: float,
-) -> tuple[LoopState, tuple[Event, ...]]:
-    """What is remembered, and told, of a status that was written."""
-    said = state.said
-    kept, version = status_in(written), Seen.of(written).resource_version
-    # One object for both, as they are most often equal.
-    shared = new if kept == new else kept
-    events = transitions(new, said.written or objects.status)
-    after = said.after(new, kept=shared, version=version, now_s=now_s)
-    return replace(state, said=after), tuple(events)
-
-
-def after_refused_status(
-    state: LoopState, why: str, now_s: float
-) -> tuple[LoopState, Retry, tuple[Event, ...]]:
-    """What is remembered of a status that was refused, and, once it has lasted, told."""
-    before = state.said.refused
-    retry = before.again(now_s) if before else Retry(now_s)
-    state = replace(state, said=replace(state.said, refused=retry))
-    if not retry.lasting or (before and before.lasting):
-        return state, retry, ()
-    message = (
-        "the status of this resource cannot be written, and says what was; pods and depth are "
-        f"looked after all the same. {names.PLURAL}/status is for the operator to patch: does "
-        "its role allow it, which policy or webhook refuses it, is the CRD as new as the "
-        f"operator? The API server says: {why}"
-    )
-    return state, retry, (Event(Severity.WARNING, EventReason.STATUS_REFUSED, message),)
 
 
 # -- where no spec can be carried out

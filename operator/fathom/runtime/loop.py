@@ -14,15 +14,10 @@ import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.api.conditions import EventReason
 from fathom.core.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
-from fathom.core.cluster.manifest import Seen
 from fathom.core.cluster.read_once import ReadOnce
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.core.reporting.events import Event, Severity
-from fathom.core.reporting.findings import Findings
-from fathom.core.reporting.status import as_written
 from fathom.core.times import is_over
 from fathom.reconcile.checkpoint_models import with_kept
 from fathom.reconcile.holding import acted_upon
@@ -30,31 +25,24 @@ from fathom.reconcile.intent import models_of
 from fathom.reconcile.loop_state import LoopState, Memo
 from fathom.reconcile.rollout_step import desired_state
 from fathom.reconcile.step import (
-    NEVER_S,
     Intended,
     Observed,
     TunerFailed,
-    after_kept,
-    after_refused_status,
-    after_restart,
-    after_status,
     after_writes,
     begun,
     bench_event,
     concluded,
     intended,
-    kept,
-    status_step,
     step,
     with_unread,
     without_spec,
 )
 from fathom.reconcile.tuning_input import tuned_pods
-from fathom.reconcile.writing.applied import Applied, guarded
 from fathom.reconcile.writing.writes import Build
 from fathom.resource import SpeculativeDeployment
 from fathom.runtime.fetch_look import look_at_fetch
 from fathom.runtime.gather import Doubt, read_metrics, read_objects
+from fathom.runtime.performer import Performer
 from fathom.runtime.ports import World
 from fathom.runtime.quality_check import QualityChecker
 from fathom.runtime.reporter import Reporter
@@ -69,8 +57,6 @@ SHORTEST_SLEEP_S: Final = 1.0
 second is worth a look a second."""
 LEFT_BEHIND_S: Final = 5.0
 """Until another look whether Kubernetes has removed what an earlier resource left."""
-NUDGES_S: Final = 5.0
-"""For all pods of a resource; the tuner asks again for those that do not follow."""
 PATIENCE: Final = 3
 """Passes in a row that may find that they have looked too long ago, before people hear of it."""
 
@@ -100,6 +86,7 @@ class Loop:
         self._world = world
         self._writer = Writer(world.kube, world.children, key, world.telemetry)
         self._reporter = Reporter(world, self._writer)
+        self._performer = Performer(world, self._writer, self._reporter)
         self._build = Build(bundle=world.bundle, program=world.program)
         self._quality = QualityChecker(world.completions, self.wake)
         self._state: LoopState | None = None
@@ -231,17 +218,16 @@ class Loop:
         self._state = found.state
         if found.intent.wanted is not None:
             return await self._carry_on(found, found.intent.wanted, objects)
-        await self._keep(objects, now_s)
+        self._state = await self._performer.keep(found.state, objects, now_s)
         findings = without_spec(self._state, found.intent, objects, now_s)
-        return min(RESYNC_S, await self._report(findings, objects))
+        self._state, until_report_s = await self._performer.report(self._state, findings, objects)
+        return min(RESYNC_S, until_report_s)
 
     async def _carry_on(
         self, found: Intended, wanted: SpeculativeDeployment, objects: Objects
     ) -> float:
-        observed = await self._observe(found, wanted, objects)
-        decided = step(
-            self._known, observed, self._world.decide, build=self._build, memo=self._memo
-        )
+        state, observed = await self._observe(found, wanted, objects)
+        decided = step(state, observed, self._world.decide, build=self._build, memo=self._memo)
         if isinstance(decided, TunerFailed):
             self._state = decided.state
             raise decided.error
@@ -255,7 +241,7 @@ class Loop:
         outcome = await self._writer.carry_out(decided.operations.tried)
         self._state, came = after_writes(decided, outcome, objects, now_s)
         await self._reporter.emit(bench_event(came), objects)
-        await self._follow(came, objects)
+        self._state = await self._performer.follow(self._state, came, objects)
         fetch = await look_at_fetch(
             self._world.fetches, observed.desired.weights, objects, self._state.fetch
         )
@@ -266,7 +252,9 @@ class Loop:
             # What could be said now is about a cluster that is another one already.
             self._log.info("looks again", refusals=came.refusals)
             return self._failed()
-        until_report_s = await self._report(conclusion.findings, objects)
+        self._state, until_report_s = await self._performer.report(
+            conclusion.state, conclusion.findings, objects
+        )
         if came.outcome.broke_off is not None:
             # The API server answers, so what it does not take shall not keep the tuner waiting.
             return self._failed(RESYNC_S)
@@ -281,7 +269,7 @@ class Loop:
 
     async def _observe(
         self, found: Intended, wanted: SpeculativeDeployment, objects: Objects
-    ) -> Observed:
+    ) -> tuple[LoopState, Observed]:
         """Measure what the step goes by."""
         metrics = self._world.metrics_for(wanted.spec.metrics)
         sample = await read_metrics(metrics, objects.leaders)
@@ -308,72 +296,13 @@ class Loop:
         pods = tuned_pods(objects, desired)
         checked = desired.stable or desired.sd
         quality = await self._quality.advance(snapshot, pods, checked, live=desired.live)
-        return Observed(
+        return state, Observed(
             intent=found.intent,
             desired=desired.with_quality(quality),
             snapshot=snapshot,
             pods=pods,
             quality=quality.status,
         )
-
-    async def _follow(self, came: Applied, objects: Objects) -> None:
-        """Restart the pod that is due, and have kubelets refresh a new depth document."""
-        if came.restart is not None and await self._writer.attempt(came.restart):
-            self._state = after_restart(self._known)
-            event = Event(Severity.NORMAL, EventReason.REFRESHING, came.restart.why)
-            await self._reporter.emit([event], objects)
-        if came.decided and came.document is not None:
-            self._world.telemetry.depth(objects.key, came.document)
-        if came.nudges:
-            # Best effort: kubelets refresh by themselves in the end. Until a pass ends nobody looks
-            # at what the new depth does, so that an API server which hangs for each pod must not
-            # keep it.
-            await self._writer.attempt_all(came.nudges, NUDGES_S)
-
-    async def _keep(self, objects: Objects, now_s: float) -> None:
-        """Write what should survive a restart, where there is no spec to carry out."""
-        if (write := kept(self._known, objects)) is not None:
-            operations = guarded([write], self._known.guard, now_s)
-            outcome = await self._writer.carry_out(operations.tried)
-            self._state = after_kept(self._known, operations, outcome, now_s)
-
-    async def _report(self, findings: Findings, objects: Objects) -> float:
-        """Write the status if it says something new.
-
-        One that the API server does not take is tried again, less and less often; nothing else
-        waits for it, since depth and pods need no status.
-
-        Returns:
-            Seconds after which it should be written, where it says something that can wait, or was
-            refused; infinity: it says nothing new.
-
-        Raises:
-            KubeError: 404 or 409: the resource is gone, or is not what the status is about.
-        """
-        now_s, due = findings.now_s, status_step(self._known, findings, objects)
-        self._state = due.state
-        self._reporter.show(due.status, findings, objects, due.state.tuner)
-        if due.wait_s > 0:
-            return due.wait_s
-        try:
-            written = await self._writer.status(as_written(due.status), Seen.of(objects.resource))
-        except KubeError as error:
-            if error.outdated or error.gone:
-                raise
-            self._state, retry, events = after_refused_status(due.state, error.message, now_s)
-            self._reporter.log_refused(error, objects)
-            await self._reporter.emit(events, objects)
-            return retry.pause_s
-        self._state, events = after_status(due.state, due.status, written, objects, now_s)
-        await self._reporter.emit(events, objects)
-        return NEVER_S
-
-    @property
-    def _known(self) -> LoopState:
-        """What is remembered, once something was read."""
-        if self._state is None:
-            raise RuntimeError("nothing was read yet")
-        return self._state
 
     async def _look(self, now_s: float) -> Objects | None:
         known = self._state.objects if self._state else None
