@@ -15,7 +15,7 @@ from fathom_local.control_plane.obtain import (
 )
 from fathom_local.demo.main import DemoFiles, run_demo
 from fathom_local.demo.phases import DemoTiming
-from fathom_local.demo.verdict import DemoOutcome
+from fathom_local.demo.verdict import DemoOutcome, code_of
 from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION, EngineEnvironmentError
 from fathom_local.engine.model_pair import ModelPairError
 from fathom_local.engine.setup import engine_images, ensure_engine, simulated_image
@@ -51,19 +51,22 @@ def demo_command(
     page: Annotated[
         Path, typer.Option(help="Keep the operator's page of the resource here, one HTML file.")
     ] = PAGE,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 where the machine is too noisy to tell.")
+    ] = False,
 ) -> None:
     """The whole loop on this machine: live depth against static depth, with a verdict.
 
-    Exit code 0: everything held. 1: the tuner is slower or brings nothing, a request or a pod was
-    lost, or the demo could not run. 3: the machine is too noisy to tell; run it on a quiet one.
+    Exit code 0: nothing was refuted. 1: the tuner is slower or brings nothing, a request or a pod
+    was lost, or the demo could not run. 3: with --strict, the machine is too noisy to tell.
     """
     with explained():
         try:
             outcome = _demo(Console(), simulated=simulated, files=DemoFiles(plot, page))
         except asyncio.CancelledError as error:
             raise typer.Exit(_TERMINATED) from error
-    if outcome is not DemoOutcome.HELD:
-        raise typer.Exit(outcome)
+    if exit_code := code_of(outcome, strict=strict):
+        raise typer.Exit(exit_code)
 
 
 def _demo(console: Console, *, simulated: bool, files: DemoFiles) -> DemoOutcome:

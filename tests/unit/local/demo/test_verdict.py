@@ -18,6 +18,7 @@ from fathom_local.demo.verdict import (
     Served,
     bounds_to_decide,
     claims,
+    code_of,
     is_decided,
     last_word,
     outcome,
@@ -150,11 +151,21 @@ def test_what_a_wrong_depth_costs_is_measured_where_it_costs_most() -> None:
 
 def test_the_last_word_says_what_to_do_on_a_noisy_machine() -> None:
     said = last_word(DemoOutcome.TOO_NOISY, noisiest=0.26)
-    assert "exit code 3" in said
+    assert "with --strict this is a failure (exit code 3)" in said
     assert "differs by 26 %" in said.replace("%", " %")
     assert "Run the demo again when nothing else runs on this machine" in said
     assert "exit code 1" in last_word(DemoOutcome.REFUTED, noisiest=0.26)
     assert "exit code 0" in last_word(DemoOutcome.HELD, noisiest=0.03)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_cannot_be_told_fails_only_where_it_is_asked_to(strict: bool) -> None:  # noqa: FBT001
+    codes = {each: code_of(each, strict=strict) for each in DemoOutcome}
+    assert codes == {
+        DemoOutcome.HELD: 0,
+        DemoOutcome.REFUTED: 1,
+        DemoOutcome.TOO_NOISY: 3 if strict else 0,
+    }
 
 
 def test_a_refuted_claim_outweighs_an_open_one() -> None:
