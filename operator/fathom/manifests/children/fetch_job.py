@@ -76,12 +76,12 @@ def _pod(sd: SpeculativeDeployment, fetch: Fetch, program: FetchProgram) -> dict
         # In the same pod, so that one place tells of all attempts.
         "restartPolicy": "OnFailure",
         # As the engine: what it fetches has to be the engine's to read, and to add to.
-        "securityContext": {**pod_security(sd.spec), **own_security},
+        "securityContext": {**pod_security(sd.spec.engine.user), **own_security},
         "nodeSelector": _node_selector(sd),
-        "tolerations": node_tolerations(sd.spec),
+        "tolerations": node_tolerations(sd.spec.node_pool),
         "containers": [_container(sd, fetch)],
         "volumes": [
-            *writable_volumes(sd.spec),
+            *writable_volumes(sd.spec.engine.user),
             {"name": "cache", "persistentVolumeClaim": {"claimName": fetch.claim}},
             code_volume(
                 "fathom-fetch", names.fetch_config_map(sd.metadata.name, program.content), program
@@ -111,11 +111,11 @@ def _container(sd: SpeculativeDeployment, fetch: Fetch) -> dict[str, JsonValue]:
         # No limits: one of CPU would slow down what unpacks and checks, and of memory also what a
         # slow volume has not taken yet counts. Where a quota wants some, a LimitRange has them.
         "resources": {"requests": {"cpu": "1", "memory": "2Gi"}},
-        "securityContext": container_security(sd.spec),
+        "securityContext": container_security(sd.spec.engine.user),
         # It leaves a message itself, unless it is killed.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            *writable_mounts(sd.spec),
+            *writable_mounts(sd.spec.engine.user),
             {"name": "cache", "mountPath": CACHE_DIRECTORY},
             {"name": "fathom-fetch", "mountPath": PROGRAM_DIRECTORY, "readOnly": True},
         ],
@@ -138,11 +138,11 @@ def _env(sd: SpeculativeDeployment) -> list[JsonValue]:
         for each in sd.spec.engine.env
         if each.name != "PYTHONPATH"
     }
-    values = {"HF_HOME": HUB_HOME, **user_env(sd.spec)}
+    values = {"HF_HOME": HUB_HOME, **user_env(sd.spec.engine.user)}
     own: list[dict[str, JsonValue]] = [
         {"name": name, "value": value} for name, value in values.items()
     ]
-    own += hub_token(sd.spec)
+    own += hub_token(sd.spec.model.token_secret_ref)
     return [
         *(variable for variable in own if variable["name"] not in user),
         {"name": "PYTHONPATH", "value": PROGRAM_DIRECTORY},

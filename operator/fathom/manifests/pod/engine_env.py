@@ -6,8 +6,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from fathom.api.pod_fields import EnvVar
-from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.pod_fields import EnvVar, SecretKeyRef
 from fathom.engine.profile import EngineProfile
 from fathom.engine.ranks import Role
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
@@ -48,9 +47,12 @@ def engine_env(engine: EngineProfile, role: Role = Role.LEADER) -> list[JsonValu
     own = [
         # vLLM's own limit is ten minutes, whatever the startup probe allows.
         _value("VLLM_ENGINE_READY_TIMEOUT_S", str(spec.engine.startup_minutes * 60)),
-        *(_value(*each) for each in {**user_env(spec), **fabric_env(engine, role)}.items()),
+        *(
+            _value(*each)
+            for each in {**user_env(spec.engine.user), **fabric_env(engine, role)}.items()
+        ),
     ]
-    own += hub_token(spec)
+    own += hub_token(spec.model.token_secret_ref)
     if spec.cache.exists:
         own.append(_value("HF_HOME", HUB_HOME))
         own.append(_value("VLLM_CACHE_ROOT", compile_cache(spec)))
@@ -76,9 +78,8 @@ def engine_env(engine: EngineProfile, role: Role = Role.LEADER) -> list[JsonValu
     ]
 
 
-def hub_token(spec: SpeculativeDeploymentSpec) -> list[_Variable]:
+def hub_token(secret: SecretKeyRef | None) -> list[_Variable]:
     """What lets a hub's client in where a token is needed; empty: no token is given."""
-    secret = spec.model.token_secret_ref
     if secret is None:
         return []
     reference: JsonValue = {"name": secret.name, "key": secret.key}

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.accelerators import preset_for, vendor_of
-from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
+from fathom.api.spec import EngineSpec, NodePoolSpec
 from fathom.core.plugin import PluginBundle
 from fathom.engine.engine_args import COMMAND, engine_args
 from fathom.engine.flags import HTTP_PORT
@@ -134,9 +134,9 @@ def _built(
             "terminationGracePeriodSeconds": (
                 PRE_STOP_SECONDS + spec.engine.drain_seconds + GRACE_MARGIN_SECONDS
             ),
-            "securityContext": pod_security(spec),
-            "nodeSelector": _node_selector(spec),
-            "tolerations": node_tolerations(spec),
+            "securityContext": pod_security(spec.engine.user),
+            "nodeSelector": _node_selector(spec.node_pool),
+            "tolerations": node_tolerations(spec.node_pool),
             **_affinity(sd),
             "containers": [_container(sd.engine, role)],
             "volumes": _volumes(sd, role, bundle),
@@ -166,7 +166,7 @@ def _container(engine: EngineProfile, role: Role) -> dict[str, JsonValue]:
         "env": engine_env(engine, role),
         **({"ports": [http]} if serves else {}),
         "resources": _resources(engine),
-        "securityContext": container_security(spec),
+        "securityContext": container_security(spec.engine.user),
         # vLLM leaves no message: the end of its log is what a crashed pod says of itself.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **(_watched_leader(spec.engine) if serves else watched_worker(spec.engine)),
@@ -220,8 +220,7 @@ def _quantities(quantities: Mapping[str, int | str]) -> dict[str, JsonValue]:
     return {name: str(quantity) for name, quantity in quantities.items()}
 
 
-def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
-    pool = spec.node_pool
+def _node_selector(pool: NodePoolSpec) -> dict[str, JsonValue]:
     product = preset_for(pool).product if pool.products is None else ""
     own: dict[str, JsonValue] = {vendor_of(pool).product_label: product} if product else {}
     return {**own, **pool.node_selector}
@@ -242,10 +241,10 @@ def _affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     return {"affinity": affinity} if affinity else {}
 
 
-def node_tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+def node_tolerations(pool: NodePoolSpec) -> list[JsonValue]:
     """What lets a pod onto the nodes that replicas run on."""
     tolerations: list[JsonValue] = []
-    if preset_for(spec.node_pool).architecture == "arm64":
+    if preset_for(pool).architecture == "arm64":
         tolerations.append(
             {
                 "key": "kubernetes.io/arch",
@@ -254,18 +253,20 @@ def node_tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
                 "effect": "NoSchedule",
             }
         )
-    gpus = vendor_of(spec.node_pool).resource
+    gpus = vendor_of(pool).resource
     tolerations.append({"key": gpus, "operator": "Exists", "effect": "NoSchedule"})
     tolerations.extend(
-        toleration.model_dump(mode="json", exclude_defaults=True)
-        for toleration in spec.node_pool.tolerations
+        toleration.model_dump(mode="json", exclude_defaults=True) for toleration in pool.tolerations
     )
     return tolerations
 
 
 def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> list[JsonValue]:
     name, spec = sd.metadata.name, sd.spec
-    volumes: list[JsonValue] = [_shared_memory(spec), *writable_volumes(spec)]
+    volumes: list[JsonValue] = [
+        _shared_memory(spec.engine.shared_memory),
+        *writable_volumes(spec.engine.user),
+    ]
     if claim := claim_of(sd):
         volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
     if sd.engine.has_plugin:
@@ -284,15 +285,15 @@ def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> lis
     return volumes
 
 
-def _shared_memory(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+def _shared_memory(limit: str) -> dict[str, JsonValue]:
     """Container runtimes give /dev/shm 64 MiB, in which an engine's workers cannot talk.
 
     Unlimited by default: what is written counts as the container's memory, so its limit holds, and
     a size that is too small for a model shows only when it is served.
     """
     memory: dict[str, JsonValue] = {"medium": "Memory"}
-    if spec.engine.shared_memory:
-        memory["sizeLimit"] = spec.engine.shared_memory
+    if limit:
+        memory["sizeLimit"] = limit
     return {"name": "shm", "emptyDir": memory}
 
 
@@ -300,7 +301,7 @@ def _volume_mounts(engine: EngineProfile, role: Role) -> list[JsonValue]:
     spec = engine.spec
     mounts: list[JsonValue] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount
-        *writable_mounts(spec),
+        *writable_mounts(spec.engine.user),
     ]
     if spec.cache.exists:
         mounts.append({"name": "cache", "mountPath": CACHE_DIRECTORY})

@@ -12,8 +12,6 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from fathom.api.spec import SpeculativeDeploymentSpec
-
 HOME: Final = "/home/vllm"
 """Where the passwd of stock images has the home of their user 2000, so that programs which ask it
 and not the environment find the same."""
@@ -30,10 +28,10 @@ _WRITABLE: Final[Mapping[str, str]] = MappingProxyType(
 """Volumes, and where they lie: all that is written to besides /dev/shm and the claim."""
 
 
-def pod_security(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+def pod_security(user: int | None) -> dict[str, JsonValue]:
     """The pod's `securityContext`."""
     context: dict[str, JsonValue] = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if (user := spec.engine.user) is not None:
+    if user is not None:
         # No group: the image's passwd says it, and 0 where it does not know the user. Stock images
         # let group 0 read and write what is theirs (vLLM's docs/deployment/docker.md).
         context |= {
@@ -46,34 +44,34 @@ def pod_security(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     return context
 
 
-def container_security(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+def container_security(user: int | None) -> dict[str, JsonValue]:
     """The engine container's `securityContext`."""
     context: dict[str, JsonValue] = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
     }
-    if spec.engine.user is not None:
+    if user is not None:
         context["readOnlyRootFilesystem"] = True
     return context
 
 
-def user_env(spec: SpeculativeDeploymentSpec) -> Mapping[str, str]:
+def user_env(user: int | None) -> Mapping[str, str]:
     """What a user needs that the image's passwd need not know; empty: the image has its own."""
-    if spec.engine.user is None:
+    if user is None:
         return {}
     # torch asks for the user's name while it is imported (getpass.getuser).
     return {"HOME": HOME, "USER": USER_NAME}
 
 
-def writable_volumes(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+def writable_volumes(user: int | None) -> list[JsonValue]:
     """What takes the place of a root filesystem that cannot be written to."""
-    return [{"name": name, "emptyDir": {}} for name in _written(spec)]
+    return [{"name": name, "emptyDir": {}} for name in _written(user)]
 
 
-def writable_mounts(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+def writable_mounts(user: int | None) -> list[JsonValue]:
     """Where the container has them."""
-    return [{"name": name, "mountPath": path} for name, path in _written(spec).items()]
+    return [{"name": name, "mountPath": path} for name, path in _written(user).items()]
 
 
-def _written(spec: SpeculativeDeploymentSpec) -> Mapping[str, str]:
-    return {} if spec.engine.user is None else _WRITABLE
+def _written(user: int | None) -> Mapping[str, str]:
+    return {} if user is None else _WRITABLE
