@@ -12,6 +12,7 @@ import structlog
 from kubernetes.aio.client import Configuration
 
 from fathom.adapters.ports import EventType, KubePort
+from fathom.core.backoff import Backoff
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.runtime.loops import Loops
 from fathom.runtime.sweep import sweep, tell_what_is_refused
@@ -127,7 +128,7 @@ async def again_and_again(
             failures += 1
             if failures >= GIVES_UP_AFTER:
                 raise
-            delay_s = min(LONGEST_BACKOFF_S, 2.0 ** (failures - 1))
+            delay_s = Backoff(longest_s=LONGEST_BACKOFF_S).after(failures)
             _log.warning("watches begin anew", error=repr(error), delay_s=delay_s)
             await sleep(delay_s)
 

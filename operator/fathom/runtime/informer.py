@@ -14,6 +14,7 @@ import structlog
 
 from fathom.adapters.ports import EventType, KubeError, KubePort
 from fathom.api import names
+from fathom.core.backoff import Backoff
 from fathom.core.cluster.kinds import OPTIONAL_KINDS, SPANNING_KINDS, ObjectKey
 from fathom.core.cluster.manifest import place_of
 from fathom.core.cluster.served import ServedApis
@@ -126,7 +127,8 @@ class Informer:
                 # A version that is too old is no failure of anybody's, once.
                 backoff_s = self._pace.reopen_s
             else:
-                backoff_s = min(LONGEST_BACKOFF_S, self._pace.shortest_backoff_s * 2**failures)
+                first_s = self._pace.shortest_backoff_s
+                backoff_s = _backoff(first_s).after(failures + 1)
             failures = min(failures + 1, 10)
             await asyncio.sleep(spread(backoff_s, str(self)))
 
@@ -144,7 +146,7 @@ class Informer:
             opened_s = loop.time()
             since = await self._watch(since, left_s)
             brief = brief + 1 if loop.time() - opened_s < BRIEF_S else 0
-            await asyncio.sleep(min(LONGEST_BACKOFF_S, self._pace.reopen_s * 2**brief))
+            await asyncio.sleep(_backoff(self._pace.reopen_s).after(brief + 1))
 
     async def _list(self) -> str:
         """All there is; the version at which it was so."""
@@ -177,3 +179,7 @@ class Informer:
     def _tell(self, *moved: ObjectKey) -> None:
         for resource in moved:
             self._wake(resource)
+
+
+def _backoff(first_s: float) -> Backoff:
+    return Backoff(first_s=first_s, longest_s=LONGEST_BACKOFF_S)

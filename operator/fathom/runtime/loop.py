@@ -14,6 +14,7 @@ import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
+from fathom.core.backoff import Backoff
 from fathom.core.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
 from fathom.core.cluster.read_once import ReadOnce
 from fathom.core.cluster.snapshot import Objects, Snapshot
@@ -345,6 +346,5 @@ class Loop:
         """Count a failure; seconds until the next try, doubling up to the longest."""
         self._world.telemetry.failed(self.key)
         self._stale, self._doubt = True, Doubt.ALL
-        delay: float = min(longest_s, 2.0**self._failures)
-        self._failures = min(self._failures + 1, 10)
-        return delay
+        self._failures += 1
+        return Backoff(longest_s=longest_s).after(self._failures)

@@ -12,6 +12,7 @@ from typing import Final
 
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import Clock, ModelHub
+from fathom.core.backoff import Backoff
 from fathom.core.models.facts import Absence, ModelFacts, ModelRef
 from fathom.core.times import is_over
 
@@ -26,6 +27,8 @@ UNUSED_S: Final = 900.0
 _AT_ONCE: Final = 4
 
 NOT_YET: Final = ModelFacts(absence=Absence.NOT_YET, explanation="it is being asked for")
+
+_BACKOFF: Final = Backoff(first_s=RETRY_S, longest_s=TRIED_FOR_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class ModelCache:
         if facts.config is not None:
             return _Known(facts, now_s, KNOWN_FOR_S)
         failures = before.failures + 1 if before is not None else 1
-        lasting_s = min(TRIED_FOR_S, RETRY_S * 2.0 ** min(failures - 1, 10))
+        lasting_s = _BACKOFF.after(failures)
         if before is not None and before.facts.config is not None:
             facts, lasting_s = before.facts, TRIED_FOR_S
         return _Known(facts, now_s, lasting_s, failures)

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from pydantic import JsonValue
 
+from fathom.core.backoff import Backoff
 from fathom.core.cluster.kinds import CONFIG_MAP, SERVICE, Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.times import is_over
@@ -22,6 +23,7 @@ SERVICE_PAUSE_S: Final = 60.0
 """Pause of a Service: while it selects other pods than those that serve, nobody is served."""
 LONGEST_PAUSE_S: Final = 3600.0
 """Each write that is changed back doubles the pause: nobody tells when the other side is mended."""
+_BACKOFF: Final = Backoff(first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S)
 OVER_AFTER_S: Final = 300.0
 """So long a write has to stand, until the fight counts as over. An autoscaler takes fifteen seconds
 to answer, and in between the operator looks at what it wrote."""
@@ -64,7 +66,7 @@ class _Written:
     def pausing(self, kind: Kind, now_s: float) -> bool:
         if self.times < PATIENCE:
             return False
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (self.times - PATIENCE))
+        pause_s = _BACKOFF.after(self.times - PATIENCE + 1)
         return self._within(SERVICE_PAUSE_S if kind == SERVICE else pause_s, now_s)
 
     def over(self, now_s: float) -> bool:

@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
+from fathom.core.backoff import Backoff
+
 FIRST_RETRY_S: Final = 1.0
 LONGEST_RETRY_S: Final = 60.0
 """Each refusal doubles the time to the next try: a policy says the same again."""
+_BACKOFF: Final = Backoff(first_s=FIRST_RETRY_S, longest_s=LONGEST_RETRY_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +17,12 @@ class Retry:
 
     at_s: float
     """Unix seconds of the last try."""
-    pause_s: float = FIRST_RETRY_S
+    failures: int = 1
+
+    @property
+    def pause_s(self) -> float:
+        """From the last try to the next."""
+        return _BACKOFF.after(self.failures)
 
     def left_s(self, now_s: float) -> float:
         """Until the next try."""
@@ -23,7 +31,7 @@ class Retry:
 
     def again(self, now_s: float) -> "Retry":
         """After one more refusal."""
-        return Retry(now_s, min(LONGEST_RETRY_S, 2 * self.pause_s))
+        return Retry(now_s, self.failures + 1)
 
     @property
     def lasting(self) -> bool:
