@@ -144,7 +144,7 @@ async def test_what_cannot_be_read_begins_anew_and_the_rest_is_kept(bench: Bench
 
     assert "gained" not in bench.status
     assert Gained.read(kept(bench)["gained.json"]) == Gained()
-    told = [each for each in bench.kube.writes if "BegunAnew" in str(each.body)]
+    told = [each for each in bench.kube.writes if "StateReset" in str(each.body)]
     assert len(told) == 1
 
 

@@ -83,7 +83,7 @@ async def test_what_was_learnt_is_begun_anew_and_told_once(key: str) -> None:
     write(bench, key, JUNK["deep"])
     bench.restart()
     await passes(bench, 70)
-    (message,) = events(bench, "BegunAnew")
+    (message,) = events(bench, "StateReset")
     assert f"{key} of ConfigMap kimi-tuning cannot be read" in message
     assert kept(bench).get(key) != JUNK["deep"]
     bench.kube.writes.clear()
@@ -217,7 +217,7 @@ async def test_a_veto_for_a_reason_of_a_later_fathom_stands(*, kept_too: bool) -
     report(bench, reason="CanaryHotter")
     bench.restart()
     await passes(bench, 60)
-    assert len(events(bench, "BegunAnew")) == (0 if kept_too else 1)
+    assert len(events(bench, "StateReset")) == (0 if kept_too else 1)
     degraded = bench.condition("Degraded")
     assert degraded["reason"] == "RolledBack"
     assert later["message"] in degraded["message"]
@@ -233,7 +233,7 @@ async def test_a_rollout_at_a_stage_of_a_later_fathom_begins_anew() -> None:
     report(bench, stage="Halfway")
     bench.restart()
     await bench.tick()
-    assert len(events(bench, "BegunAnew")) == 1
+    assert len(events(bench, "StateReset")) == 1
     # From what serves, and by one canary, as any other.
     assert bench.status["rollout"]["stage"] == "Settling"
     assert bench.kube.find(DEPLOYMENT, before)["spec"]["replicas"] == 3
@@ -249,7 +249,7 @@ async def test_what_a_later_fathom_has_learnt_besides_is_told_and_costs_nothing(
     write(bench, "state.json", json.dumps(later))
     bench.restart()
     await passes(bench, 70)
-    (message,) = events(bench, "BegunAnew")
+    (message,) = events(bench, "StateReset")
     assert message.startswith("parts of state.json of ConfigMap kimi-tuning cannot be read")
     assert json.loads(kept(bench)["state.json"])["generation"] >= 7
 
@@ -265,7 +265,7 @@ async def test_a_rollout_at_no_possible_time_is_none(began_at_s: str) -> None:
     bench.restart()
     await passes(bench, 3)
     assert events(bench, "InternalError") == []
-    assert len(events(bench, "BegunAnew")) == 1
+    assert len(events(bench, "StateReset")) == 1
 
 
 async def test_a_tuner_that_fails_on_what_it_learnt_begins_anew() -> None:

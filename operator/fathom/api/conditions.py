@@ -151,7 +151,7 @@ class EventReason(StrEnum):
     RESUMED = "Resumed"
     # Something is wrong, or no longer
     RECOVERED = "Recovered"
-    BEGUN_ANEW = "BegunAnew"
-    OUTDATED_READ = "OutdatedRead"
+    STATE_RESET = "StateReset"
+    STALE_READ = "StaleRead"
     STATUS_REFUSED = "StatusRefused"
     INTERNAL_ERROR = "InternalError"

@@ -77,7 +77,7 @@ class Reporter:
                 f"{' and '.join(keys)} of ConfigMap {names.tuning_config_map(objects.key.name)} "
                 "cannot be read: what was learnt there is begun anew."
             )
-            await self.emit([Event(Severity.WARNING, EventReason.BEGUN_ANEW, message)], objects)
+            await self.emit([Event(Severity.WARNING, EventReason.STATE_RESET, message)], objects)
 
     async def emit_old_read(self, read: int, acted_upon: int, objects: Objects) -> None:
         """That nothing is done, for an API server that does not catch up."""
@@ -87,7 +87,7 @@ class Reporter:
             "If status was restored from a backup, any edit of the spec that brings its generation "
             "beyond that ends this."
         )
-        await self.emit([Event(Severity.WARNING, EventReason.OUTDATED_READ, message)], objects)
+        await self.emit([Event(Severity.WARNING, EventReason.STALE_READ, message)], objects)
 
     async def emit_crash(self, error: Exception, objects: Objects) -> None:
         """An error of our own, where the user of the resource sees it."""
