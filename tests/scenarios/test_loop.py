@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from fathom.core.cluster.kinds import (
     Kind,
 )
 from fathom.core.plugin import PluginBundle
+from fathom.reconcile import step
 from fathom.reconcile.writing.apply_guard import OVER_AFTER_S
 from fathom.runtime.loop import SHORTEST_SLEEP_S
 from fathom.tuning.gained import Gained
@@ -468,6 +470,51 @@ async def test_a_bug_of_ours_is_an_event_and_stops_nothing(bench: Bench) -> None
     assert "division by zero" in event.body["message"]
     bench.decide = good
     assert await bench.tick() == 30
+
+
+async def test_what_was_learned_outlives_a_bug_outside_of_the_tuner(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.tick()
+    state = bench.loop._state
+    assert state is not None
+
+    def broken(*_: object, **__: object) -> object:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(step, "tuning_snapshot", broken)
+    await bench.tick()
+    assert bench.loop._state is not None
+    assert bench.loop._state.tuner == state.tuner
+
+
+async def test_its_own_status_is_known_before_the_events_that_come_of_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch tells of it while they are posted, and that must not wake the loop."""
+    apply, create = bench.kube.apply, bench.kube.create
+    written, known = [""], list[bool]()
+
+    async def applied(*given: Any, **more: Any) -> Any:
+        after = await apply(*given, **more)
+        if more.get("subresource") == "status":
+            written[0] = after["metadata"]["resourceVersion"]
+        return after
+
+    async def posted(*given: Any) -> Any:
+        if written[0]:
+            state = bench.loop._state
+            known.append(state is not None and state.said.version == written[0])
+        return await create(*given)
+
+    monkeypatch.setattr(bench.kube, "apply", applied)
+    monkeypatch.setattr(bench.kube, "create", posted)
+    await bench.until_ready()
+    bench.edit({"engine.args": ["--port", "1"]})
+    written[0] = ""
+    await bench.tick()
+    assert known, "no event came of a status"
+    assert all(known)
 
 
 async def test_without_metrics_depth_is_held(bench: Bench) -> None:

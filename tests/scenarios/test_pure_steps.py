@@ -13,7 +13,7 @@ from fathom.runtime import loop, performer
 from support.bench import Bench
 
 STEPS = {
-    loop: ("begun", "intended", "step", "after_writes", "concluded", "with_unread"),
+    loop: ("begun", "intended", "step", "after_writes", "concluded", "found_of", "with_unread"),
     performer: ("status_step", "after_written", "after_restart", "kept"),
 }
 

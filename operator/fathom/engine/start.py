@@ -126,9 +126,9 @@ def _synchronous(
     version: Version | None,
     model_runner_v1: str,
 ) -> str:
-    if said := arguments.beginning("--async-s", "--no-async-s"):
-        no = said[-1].name.startswith("--no-")
-        return f"{said[-1].spelling} in spec.engine.args" if no else ""
+    said = arguments.beginning("--async-s", "--no-async-s")
+    if said and said[-1].name.startswith("--no-"):
+        return f"{said[-1].spelling} in spec.engine.args"
     method = spec.draft.method
     # Suffix is drafted by V1 only.
     on_v2 = method is not Method.SUFFIX and not model_runner_v1

@@ -7,7 +7,7 @@ answered comes back as the argument of the next step:
 2. `intended`: which spec is to be carried out, and whether anything new may start;
 3. `step`: what the tuner decides, and all that is to be written;
 4. `after_writes`: what came of that, and what follows at once;
-5. `concluded`: what people are told, and when to look again;
+5. `concluded` and `found_of`: what is remembered, what people are told, when to read again;
 6. `fathom.reconcile.status_step`: whether the status says anything new, and what came of it.
 """
 
@@ -21,7 +21,7 @@ from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.reporting.events import Event, Severity
-from fathom.core.reporting.findings import Findings
+from fathom.core.reporting.findings import Finding, Findings
 from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import worth_keeping
@@ -175,17 +175,16 @@ def step(
     """
     desired, snapshot = observed.desired, observed.snapshot
     objects = snapshot.objects
+    given = tuning_snapshot(
+        snapshot,
+        desired,
+        state.tuner,
+        document_written_at_s=state.document_written_at_s,
+        document_before=state.document_before(objects.status),
+        pods=observed.pods,
+    )
     try:
-        decision = decide(
-            tuning_snapshot(
-                snapshot,
-                desired,
-                state.tuner,
-                document_written_at_s=state.document_written_at_s,
-                document_before=state.document_before(objects.status),
-                pods=observed.pods,
-            )
-        )
+        decision = decide(given)
     except Exception as error:  # noqa: BLE001 - it is raised again, by who remembers the state
         # It may be what was learnt that makes it fail, and then it would fail for good.
         fresh = TuningState(gained=state.tuner.gained)
@@ -252,7 +251,8 @@ def bench_event(came: Applied) -> tuple[Event, ...]:
 class Conclusion:
     state: LoopState
     events: tuple[Event, ...]
-    findings: Findings
+    fetch: FetchFindings
+    tuning: Finding
     wake_after_s: float
     """Seconds after which something is due; infinity: nothing is."""
 
@@ -264,7 +264,7 @@ def concluded(
     came: Applied,
     fetch: FetchFindings,
 ) -> Conclusion:
-    """What one reconcile has found.
+    """What is remembered of one reconcile, and what people are told at once.
 
     Args:
         state: what is remembered after the writes.
@@ -297,20 +297,28 @@ def concluded(
     return Conclusion(
         state=state,
         events=tuple(events),
-        findings=findings_of(
-            observed.intent,
-            desired,
-            snapshot,
-            applied=came,
-            tuning_finding=tuned.finding,
-            decision=decision,
-            quality=observed.quality,
-            fetch=fetch,
-            state=state,
-        ),
+        fetch=fetch,
+        tuning=tuned.finding,
         wake_after_s=min(
             decision.wake_after_s, desired.wake_after_s, fetch.wake_after_s, came.retry_after_s
         ),
+    )
+
+
+def found_of(
+    conclusion: Conclusion, observed: Observed, came: Applied, decision: TuningDecision
+) -> Findings:
+    """What the status is to say of it."""
+    return findings_of(
+        observed.intent,
+        observed.desired,
+        observed.snapshot,
+        applied=came,
+        tuning_finding=conclusion.tuning,
+        decision=decision,
+        quality=observed.quality,
+        fetch=conclusion.fetch,
+        state=conclusion.state,
     )
 
 

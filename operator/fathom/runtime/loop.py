@@ -19,6 +19,7 @@ from fathom.core.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
 from fathom.core.cluster.read_once import ReadOnce
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.models.facts import ModelFacts, ModelRef
+from fathom.core.reporting.findings import Findings
 from fathom.core.times import is_over
 from fathom.reconcile.checkpoint_models import with_kept
 from fathom.reconcile.holding import acted_upon
@@ -33,6 +34,7 @@ from fathom.reconcile.step import (
     begun,
     bench_event,
     concluded,
+    found_of,
     intended,
     step,
     with_unread,
@@ -197,11 +199,13 @@ class Loop:
         if objects is None:
             self._world.telemetry.forget(self.key)
             self._world.shown.forget(self.key)
+            self._state = None
             return None
-        state = self._state = begun(self._state, objects, now_s)
         if objects.metadata.deletion_timestamp is not None:
             # Its children go with it. Whatever was done now would be done against that.
+            self._state = self._state and begun(self._state, objects, now_s)
             return RESYNC_S
+        state = self._state = begun(self._state, objects, now_s)
         generation = objects.metadata.generation
         newest = acted_upon(objects, state.checkpoint, state.generation)
         if generation < newest:
@@ -221,8 +225,7 @@ class Loop:
             return await self._carry_on(found, found.intent.wanted, objects)
         self._state = await self._performer.keep(found.state, objects, now_s)
         findings = without_spec(self._state, found.intent, objects, now_s)
-        self._state, until_report_s = await self._performer.report(self._state, findings, objects)
-        return min(RESYNC_S, until_report_s)
+        return min(RESYNC_S, await self._report(self._state, findings, objects))
 
     async def _carry_on(
         self, found: Intended, wanted: SpeculativeDeployment, objects: Objects
@@ -241,6 +244,8 @@ class Loop:
         await self._reporter.emit(observed.desired.events, objects)
         outcome = await self._writer.carry_out(decided.operations.tried)
         self._state, came = after_writes(decided, outcome, objects, now_s)
+        if outcome.raised is not None:
+            raise outcome.raised
         await self._reporter.emit(bench_event(came), objects)
         self._state = await self._performer.follow(self._state, came, objects)
         fetch = await look_at_fetch(
@@ -253,9 +258,8 @@ class Loop:
             # What could be said now is about a cluster that is another one already.
             self._log.info("looks again", refusals=came.refusals)
             return self._failed()
-        self._state, until_report_s = await self._performer.report(
-            conclusion.state, conclusion.findings, objects
-        )
+        findings = found_of(conclusion, observed, came, decision)
+        until_report_s = await self._report(conclusion.state, findings, objects)
         if came.outcome.broke_off is not None:
             # The API server answers, so what it does not take shall not keep the tuner waiting.
             return self._failed(RESYNC_S)
@@ -267,6 +271,12 @@ class Loop:
             return LEFT_BEHIND_S
         wakes_s = min(RESYNC_S, conclusion.wake_after_s, until_report_s)
         return max(SHORTEST_SLEEP_S, wakes_s)
+
+    async def _report(self, state: LoopState, findings: Findings, objects: Objects) -> float:
+        """Seconds after which the status should be written; infinity: it says nothing new."""
+        self._state, wait_s, events = await self._performer.report(state, findings, objects)
+        await self._reporter.emit(events, objects)
+        return wait_s
 
     async def _observe(
         self, found: Intended, wanted: SpeculativeDeployment, objects: Objects

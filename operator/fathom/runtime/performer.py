@@ -54,15 +54,16 @@ class Performer:
 
     async def report(
         self, state: LoopState, findings: Findings, objects: Objects
-    ) -> tuple[LoopState, float]:
+    ) -> tuple[LoopState, float, tuple[Event, ...]]:
         """Write the status if it says something new.
 
         One that the API server does not take is tried again, less and less often; nothing else
         waits for it, since depth and pods need no status.
 
         Returns:
-            Beside what is remembered: seconds after which it should be written, where it says
-            something that can wait, or was refused; infinity: it says nothing new.
+            What is remembered; seconds after which it should be written, where it says something
+            that can wait, or was refused (infinity: it says nothing new); and what to tell once the
+            first is remembered, since what was written comes back by a watch at once.
 
         Raises:
             KubeError: 404 or 409: the resource is gone, or is not what the status is about.
@@ -70,7 +71,7 @@ class Performer:
         now_s, due = findings.now_s, status_step(state, findings, objects)
         self._reporter.show(due.status, findings, objects, due.state.tuner)
         if due.wait_s > 0:
-            return due.state, due.wait_s
+            return due.state, due.wait_s, ()
         try:
             written = await self._writer.status(as_written(due.status), Seen.of(objects.resource))
         except KubeError as error:
@@ -78,8 +79,6 @@ class Performer:
                 raise
             state, retry, events = after_refused(due.state, error.message, now_s)
             self._reporter.log_refused(error, objects)
-            await self._reporter.emit(events, objects)
-            return state, retry.pause_s
+            return state, retry.pause_s, events
         state, events = after_written(due.state, due.status, written, objects, now_s=now_s)
-        await self._reporter.emit(events, objects)
-        return state, NEVER_S
+        return state, NEVER_S, events

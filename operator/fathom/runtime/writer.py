@@ -41,7 +41,7 @@ class Writer:
 
         After a failure that may pass by itself the rest is left for the next pass, since it may
         depend on what failed; after one that shows that the cluster was looked at too long ago,
-        since it was decided on that look. Never raises.
+        since it was decided on that look. Never raises: an error of our own is in what it returns.
         """
         written: list[Operation] = []
         refused: list[tuple[Operation, str]] = []
@@ -61,6 +61,8 @@ class Writer:
                         outdated=error.outdated,
                     )
                 refused.append((operation, sentence))
+            except Exception as error:  # noqa: BLE001 - it is raised again, once the rest is known
+                return Outcome(written=tuple(written), refused=tuple(refused), raised=error)
             else:
                 written.append(operation)
         return Outcome(written=tuple(written), refused=tuple(refused))

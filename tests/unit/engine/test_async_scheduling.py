@@ -19,6 +19,14 @@ V1 = {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}]}
         ({"engine.args": ["--async-s", "--no-async-s"]}, "--no-async-s in spec.engine.args"),
         ({"draft": {"method": "ngram"}}, "method ngram"),
         ({"draft": {"method": "ngram_gpu"}}, ""),
+        ({"engine.args": ["--async-scheduling"], "draft": {"method": "ngram"}}, "method ngram"),
+        (
+            {
+                "engine.args": ["--async-scheduling"],
+                "draft.options": {"disable_padded_drafter_batch": "true"},
+            },
+            "spec.draft.options.disable_padded_drafter_batch",
+        ),
         (
             {"draft.options": {"disable_padded_drafter_batch": "true"}},
             "spec.draft.options.disable_padded_drafter_batch",

@@ -18,6 +18,8 @@ class Outcome:
     """The one that failed in a way that may pass by itself, so that the rest was not tried."""
     outdated: bool = False
     """Whether that one found the cluster in another state than the one it was decided on."""
+    raised: Exception | None = None
+    """An error of our own, at which the rest was given up."""
 
     @property
     def tried(self) -> bool:
