@@ -83,7 +83,7 @@ class EngineProfile:
         speculation = self.spec.speculation
         return speculation.effective_max_tokens if self.live else speculation.tokens
 
-    @cached_property
+    @property
     def schedule(self) -> Schedule:
         """The startup schedule, where depth is live."""
         return startup_schedule(self.depths, self.max_num_seqs)
@@ -96,19 +96,22 @@ class EngineProfile:
         """
         return added_sizes(self.start, self.depths, self.spec.node_pool) if self.live else ()
 
-    @cached_property
+    @property
     def graphs(self) -> Graphs:
-        """The CUDA graphs of its steps, if it captures any."""
+        """The CUDA graphs of its steps, if it captures any.
+
+        Not kept: they take ten times the memory of all the rest, in each of a thousand resources.
+        """
         if not self.live:
             return self.static_graphs
         return live_graphs(self.spec, self.start, self.schedule, self.added_sizes)
 
-    @cached_property
+    @property
     def static_graphs(self) -> Graphs:
         """Those of the same engine, were its depth not live."""
         return static_graphs(self.spec, self.start)
 
-    @property
+    @cached_property
     def captured(self) -> Captured | None:
         """How many graphs it captures at its start; None: not known."""
         if not self.start.captures_graphs:

@@ -91,9 +91,9 @@ class _Container(ObservedModel):
     args: Annotated[tuple[str, ...], absent_as(())] = ()
     resources: Annotated[_Resources, absent_as(_Resources())] = _Resources()
 
-    @cached_property
+    @property
     def arguments(self) -> EngineArguments:
-        """As vLLM would read them."""
+        """As vLLM would read them. Not kept: what is read of them is."""
         return EngineArguments.of(self.args)
 
 
@@ -159,7 +159,7 @@ class PodSpec(ObservedModel):
         found = next(ours, None)
         return NOTHING_TOLD if found is None else asked_by(found.arguments)
 
-    @property
+    @cached_property
     def host(self) -> str | None:
         """Where its engine listens; None: its arguments do not say."""
         found = (each.arguments.value(HOST_FLAG) for each in self.containers)
