@@ -415,5 +415,5 @@ async def test_a_status_that_is_ahead_of_its_spec_is_not_acted_upon() -> None:
     assert asked(bench) == {A.id: 3}
     # Nobody tells when reads are current again.
     assert max(delays_s) == RESYNC_S
-    (event,) = [each for each in bench.kube.written("Event") if "Outdated" in each.body["reason"]]
+    (event,) = [each for each in bench.kube.written("Event") if each.body["reason"] == "StaleRead"]
     assert "generation 1 of this resource, and generation 7 was acted upon" in event.body["message"]
