@@ -30,11 +30,12 @@ from fathom.engine.report import NOTHING_TOLD, EngineReport
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.progress import FetchedBytes
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered
+from fathom.reconcile.step import Decide
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.gather import read_nodes
 from fathom.runtime.loop import Loop, Pace
 from fathom.runtime.node_cache import NodeCache
-from fathom.runtime.ports import Decide, World
+from fathom.runtime.ports import World
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from manifest_samples import manifest

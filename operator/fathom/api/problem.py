@@ -25,7 +25,7 @@ class Problem:
     """A sentence: what is wrong and what to do."""
     severity: Severity = Severity.ERROR
     reason: Reason = Reason.INVALID_SPEC
-    """Of the condition that tells of it."""
+    """The condition that tells of it has this reason."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"

@@ -1,6 +1,6 @@
 """What one vLLM is: of the pods that a spec asks for. Pure.
 
-Made once, when a resource is parsed, and carried with it: whoever asks what an engine can do asks
+Derived once, and carried with the parsed resource: whoever asks what an engine can do asks
 its profile (docs/design/0057-an-engine-has-a-profile.md). What runs may be otherwise, since another
 Fathom may have rendered it: `fathom.engine.report` reads that.
 """

@@ -12,7 +12,7 @@ class ReplicaLayout:
     gpus_per_engine: int
     """That one engine's step takes: tensor × pipeline parallelism."""
     gpus: int
-    """Of all its engines: those of one × data parallelism."""
+    """All its engines' together: those of one × data parallelism."""
     nodes: int
     """Pods of one replica, one on each node that it needs."""
     domain_key: str

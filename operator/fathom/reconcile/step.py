@@ -27,7 +27,7 @@ from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import worth_keeping
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetch_findings import FetchFindings
-from fathom.reconcile.findings import findings_of, findings_without_spec
+from fathom.reconcile.findings import findings_of
 from fathom.reconcile.holding import (
     Hold,
     at_rest,
@@ -61,7 +61,7 @@ def begun(state: LoopState | None, objects: Objects, now_s: float) -> LoopState:
     if state is None or state.uid != objects.metadata.uid:
         state = LoopState.recalled(objects, now_s)
     elif state.checkpoint.unread:
-        # Somebody may have mended it, or taken it away.
+        # Somebody may have repaired it, or taken it away.
         state = replace(state, checkpoint=Checkpoint.of(objects.tuning))
     return state.with_read(objects, now_s)
 
@@ -112,7 +112,7 @@ def intended(
     first_seen = state.first_seen.of(intent.revision, now_s)
     hold = hold_of(intent, checkpoint, objects, models, first_seen=first_seen, now_s=now_s)
     if hold is None or not hold.frozen:
-        # By now it is known all the same.
+        # By now it is known anyway.
         checkpoint = checkpoint.without_unread()
     state = replace(state, checkpoint=checkpoint, first_seen=first_seen)
     return Intended(state=state, intent=intent, hold=hold)
@@ -138,7 +138,7 @@ class Observed:
     pods: Sequence[ObservedPod]
     """Those to judge depth by."""
     quality: QualityStatus | None
-    """Of the last check; None: none was ever asked for."""
+    """What the last check found; None: none was ever asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,20 +186,20 @@ def step(
     try:
         decision = decide(given)
     except Exception as error:  # noqa: BLE001 - it is raised again, by who remembers the state
-        # It may be what was learnt that makes it fail, and then it would fail for good.
+        # It may be what was learned that makes it fail, and then it would fail for good.
         fresh = TuningState(gained=state.tuner.gained)
         return TunerFailed(replace(state, tuner=fresh), error)
     writes = writes_of(desired, snapshot, decision, state, build=build, memo=memo)
     operations = guarded(writes.todo, state.guard, snapshot.now_s)
     # What is made for a new resource needs no read: it is refused where it is there already.
     # The lists of a sync that makes a thousand resources would hold up all writes.
-    hearsay = objects.from_watches and not objects.untouched
+    by_watches = objects.from_watches and not objects.untouched
     return Effects(
         state=replace(state, windows=desired.windows),
         decision=decision,
         writes=writes,
         operations=operations,
-        needs_read=hearsay and writes.need_a_read(operations.tried),
+        needs_read=by_watches and writes.need_a_read(operations.tried),
     )
 
 
@@ -339,8 +339,3 @@ def after_kept(state: LoopState, operations: Guarded, outcome: Outcome, now_s: f
     """What is remembered once that was tried."""
     guard = operations.guard.after(outcome, now_s)
     return replace(state, objects=None, tuning_written_at_s=now_s, guard=guard)
-
-
-def without_spec(state: LoopState, intent: Intent, objects: Objects, now_s: float) -> Findings:
-    """What is found where no spec can be carried out."""
-    return findings_without_spec(intent, objects, state, now_s)

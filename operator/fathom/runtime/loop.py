@@ -22,6 +22,7 @@ from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.reporting.findings import Findings
 from fathom.core.times import is_over
 from fathom.reconcile.checkpoint_models import with_kept
+from fathom.reconcile.findings import findings_without_spec
 from fathom.reconcile.holding import acted_upon
 from fathom.reconcile.intent import models_of
 from fathom.reconcile.loop_state import LoopState, Memo
@@ -38,7 +39,6 @@ from fathom.reconcile.step import (
     intended,
     step,
     with_unread,
-    without_spec,
 )
 from fathom.reconcile.tuning_input import tuned_pods
 from fathom.reconcile.writing.writes import Build
@@ -224,7 +224,7 @@ class Loop:
         if found.intent.wanted is not None:
             return await self._carry_on(found, found.intent.wanted, objects)
         self._state = await self._performer.keep(found.state, objects, now_s)
-        findings = without_spec(self._state, found.intent, objects, now_s)
+        findings = findings_without_spec(found.intent, objects, self._state, now_s)
         return min(RESYNC_S, await self._report(self._state, findings, objects))
 
     async def _carry_on(
@@ -330,7 +330,7 @@ class Loop:
             # that the record of a step, which comes first, is refused, and the step with it.
             also |= {(CONFIG_MAP, names.tuning_config_map(self.key.name))}
         try:
-            objects = await read_objects(
+            return await read_objects(
                 self._world,
                 self.key,
                 also=also,
@@ -343,8 +343,7 @@ class Loop:
             # that of a server that is being upgraded.
             if not (self._deleted and error.forbidden):
                 raise
-            objects = None
-        return objects
+            return None
 
     async def _models(self, objects: Objects, state: LoopState) -> Mapping[ModelRef, ModelFacts]:
         """What is known of all models in use; when that changes, the loop is woken."""

@@ -11,11 +11,10 @@ from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.program import FetchProgram
 from fathom.page.subject import ShownResources
+from fathom.reconcile.step import Decide
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
-from fathom.tuning.interface import TuningDecision, TuningSnapshot
 
-Decide = Callable[[TuningSnapshot], TuningDecision]
 LookUp = Callable[[ModelRef, Callable[[], None]], Awaitable[ModelFacts]]
 
 

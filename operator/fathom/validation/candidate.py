@@ -47,7 +47,6 @@ def candidate_of(
     resource: SpeculativeDeployment,
     models: Mapping[ModelRef, ModelFacts],
     *,
-    verdict: DraftVerdict | None = None,
     cluster: Cluster | None = None,
 ) -> Candidate:
     """A resource that parses as it is to be judged.
@@ -55,13 +54,12 @@ def candidate_of(
     Args:
         resource: whose spec may be carried out.
         models: what is known of the models that it names.
-        verdict: of its draft; None: judged by what is known.
         cluster: where it is to be carried out; None: nowhere in particular.
     """
     given = preflight_of(resource.engine, models)
     return Candidate(
         resource=resource,
         models=given,
-        verdict=verdict or check_draft(given),
+        verdict=check_draft(given),
         cluster=cluster,
     )

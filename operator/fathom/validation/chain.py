@@ -61,12 +61,14 @@ CHAIN: Final[tuple[tuple[Check, ...], ...]] = (
 what it makes sure of."""
 
 
-def problems_of(candidate: Candidate) -> tuple[Problem, ...]:
+def problems_of(
+    candidate: Candidate, links: Iterable[Iterable[Check]] = CHAIN
+) -> tuple[Problem, ...]:
     """What is wrong with a spec; empty: nothing is known to be.
 
     Either errors, all of those that its first bad link finds, or warnings.
     """
-    for link in CHAIN:
+    for link in links:
         if found := tuple(problem for check in link for problem in check(candidate)):
             return found
     return ()
@@ -74,7 +76,4 @@ def problems_of(candidate: Candidate) -> tuple[Problem, ...]:
 
 def errors_of(candidate: Candidate) -> tuple[Problem, ...]:
     """Why a spec must not be carried out; empty: nothing known stands against it."""
-    for link in CHAIN[:-1]:
-        if found := tuple(problem for check in link for problem in check(candidate)):
-            return found
-    return ()
+    return problems_of(candidate, CHAIN[:-1])

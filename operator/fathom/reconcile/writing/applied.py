@@ -130,8 +130,7 @@ def _refusals(
     writes: Writes, operations: Guarded, outcome: Outcome, guard: ApplyGuard, now_s: float
 ) -> tuple[str, ...]:
     """In the order of the operations; nothing is said of those that were not reached."""
-    failed = (*outcome.refused, *((outcome.broke_off,) if outcome.broke_off else ()))
-    said = {id(operation): why for operation, why in (*operations.held, *failed)}
+    said = {id(operation): why for operation, why in (*operations.held, *outcome.failed)}
     reached = list(writes.todo)
     if outcome.broke_off is not None:
         last = next(i for i, each in enumerate(reached) if each is outcome.broke_off[0])

@@ -8,7 +8,7 @@ from fathom.reconcile.writing.operations import Operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Of some operations, in order. One that may pass by itself ends the attempt."""
+    """The operations are in order. A failure that may pass by itself ends the attempt."""
 
     written: tuple[Operation, ...] = ()
     """Those that the API server took."""
@@ -27,10 +27,9 @@ class Outcome:
         return bool(self.written or self.refused or self.broke_off)
 
     @property
-    def sentences(self) -> tuple[str, ...]:
-        """One for each that failed, in order."""
-        failed = (*self.refused, *((self.broke_off,) if self.broke_off else ()))
-        return tuple(sentence for _, sentence in failed)
+    def failed(self) -> tuple[tuple[Operation, str], ...]:
+        """Those that failed, in order, each with a sentence."""
+        return (*self.refused, *((self.broke_off,) if self.broke_off else ()))
 
     def left(self, wanted: Sequence[Operation]) -> tuple[Operation, ...]:
         """Those of what was wanted that were not written."""
