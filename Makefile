@@ -36,7 +36,7 @@ engine: setup ## Install a real vLLM for the CPU and build its EAGLE 3.1 test pa
 	@$(BIN)/fathom local engine
 
 engines: engine ## Install the oldest vLLM that is tested, too
-	@$(BIN)/python -m fathom_local.engine.environment 0.28.0 >/dev/null
+	@$(BIN)/python -m local_cluster.engine.environment 0.28.0 >/dev/null
 
 KUBERNETES ?=
 local-build: setup ## Get (once) the control plane that `fathom local` runs; KUBERNETES=1.34.1: that one
@@ -46,7 +46,7 @@ demo: setup ## The whole loop on this machine: a cluster, real vLLM, traffic, li
 	@$(BIN)/fathom local demo $(ARGS)
 
 bench-tuner: setup ## The tuner in simulated fleets, beside other policies and the clairvoyant
-	@$(BIN)/fathom local bench-tuner $(ARGS)
+	@$(BIN)/python -m benchmarks tuner $(ARGS)
 
 # The tests, in tiers: what can wait for each other shares one. `make test` runs what waits (cluster)
 # beside what computes (light, then storms), and what starts engines (engine, e2e) by itself. Of each
@@ -78,7 +78,7 @@ tier-engine: engines
 tier-e2e: local-build engine
 
 tier-%:
-	@MAKEFLAGS= $(BIN)/python -m fathom_local.tools.tier $* --budget $($*_CPU_SECONDS) -- \
+	@MAKEFLAGS= $(BIN)/python -m maintenance.tier $* --budget $($*_CPU_SECONDS) -- \
 		$(PYTEST) $($*_TESTS) --durations=10 $(ARGS)
 
 test: setup ## Every check and every test, real parts included
@@ -107,31 +107,31 @@ test-storms-bite: setup ## Old faults are put back, one at a time: does the simu
 	@PYTHONPATH=tests $(BIN)/python -m storms.bite $(ARGS)
 
 try-engine: engine ## Every check of another vLLM release that needs no GPU: VERSION=0.33.0
-	@$(BIN)/python -m fathom_local.tools.try_engine "$(VERSION)"
+	@$(BIN)/python -m maintenance.try_engine "$(VERSION)"
 
 test-e2e: local-build engine ## The whole loop, as a user meets it
 	@$(PYTEST) $(e2e_TESTS) $(ARGS)
 
 bench-engine: engine ## Live depth on real vLLM against every static depth; ARGS="--json FILE"
-	@$(BIN)/fathom local bench-engine $(ARGS)
+	@$(BIN)/python -m benchmarks engine $(ARGS)
 
 bench-parts: engine ## What each part of what makes an engine tunable costs; ARGS="--json FILE"
-	@$(BIN)/fathom local bench-parts $(ARGS)
+	@$(BIN)/python -m benchmarks parts $(ARGS)
 
 bench-gpu: setup ## Live depth on your GPU: VLLM_PYTHON=/path/to/venv; ARGS=--cpu: without one
-	@$(BIN)/fathom local bench-gpu $(if $(VLLM_PYTHON),--python "$(VLLM_PYTHON)") $(ARGS)
+	@$(BIN)/python -m benchmarks gpu $(if $(VLLM_PYTHON),--python "$(VLLM_PYTHON)") $(ARGS)
 
 bench-hook: engine ## What the hook adds to a step of vLLM's own scheduler; fails beyond its bounds
-	@$(BIN)/fathom local bench-hook $(ARGS)
+	@$(BIN)/python -m benchmarks hook $(ARGS)
 
 bench-scale: setup ## One operator beside 100, 300 and 1000 resources; ARGS="--json FILE"
-	@$(BIN)/fathom local bench-scale $(ARGS)
+	@$(BIN)/python -m benchmarks scale $(ARGS)
 
 bench-job: local-build engine ## A Job of `fathom bench` on a local cluster: is the known acceptance found?
-	@$(BIN)/fathom local bench-job $(ARGS)
+	@$(BIN)/python -m benchmarks job $(ARGS)
 
 bench-pages: setup ## What a pod's metrics cost the operator in a window; fails beyond its bound
-	@$(BIN)/fathom local bench-pages $(ARGS)
+	@$(BIN)/python -m benchmarks pages $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .
@@ -170,21 +170,21 @@ rbac-mutants: local-build ## Take each of the operator's rights away: does anyth
 	@PYTHONPATH=tests $(BIN)/python -m rights $(ARGS)
 
 GENERATED := crds charts/fathom/files/crds charts/fathom/README.md deploy/kustomize docs/api.md docs/alarms.md \
-	docs/tuning-constants.md operator/fathom/manifests/pod/pod_schema.json packaging/operatorhub
+	docs/tuning-constants.md operator/fathom/manifests/pod_schema.json packaging/operatorhub
 
 regenerate: setup ## Regenerate everything generated
 	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
 	@cp crds/fathom.dev_speculativedeployments.yaml charts/fathom/files/crds/
-	@$(BIN)/python -m fathom_local.tools.api_reference > docs/api.md
-	@$(BIN)/python -m fathom_local.tools.pod_schema > operator/fathom/manifests/pod/pod_schema.json
-	@$(BIN)/python -m fathom_local.tools.alarm_reference > docs/alarms.md
-	@$(BIN)/python -m fathom_local.tools.tuning_constants > docs/tuning-constants.md
-	@$(BIN)/python -m fathom_local.tools.chart_values > charts/fathom/README.md
-	@$(BIN)/python -m fathom_local.tools.kustomize_base deploy/kustomize
-	@$(BIN)/python -m fathom_local.tools.operatorhub packaging/operatorhub
+	@$(BIN)/python -m generators.api_reference > docs/api.md
+	@$(BIN)/python -m generators.pod_schema > operator/fathom/manifests/pod_schema.json
+	@$(BIN)/python -m generators.alarm_reference > docs/alarms.md
+	@$(BIN)/python -m generators.tuning_constants > docs/tuning-constants.md
+	@$(BIN)/python -m generators.chart_values > charts/fathom/README.md
+	@$(BIN)/python -m generators.kustomize_base deploy/kustomize
+	@$(BIN)/python -m generators.operatorhub packaging/operatorhub
 
 known-names: engine ## Ask each vLLM release which options it knows, for `fathom check`
-	@$(BIN)/python -m fathom_local.tools.known_names > known_names.json
+	@$(BIN)/python -m generators.known_names > known_names.json
 	@mv known_names.json operator/fathom/engine/known_names.json
 
 verify: regenerate ## Regenerate everything generated, and fail if it differs
@@ -200,7 +200,7 @@ constraints: ## Record the versions that are installed now
 
 dist: setup ## What a release hands out beside image and chart: the wheel and its SBOM, in dist/
 	@rm -rf dist
-	@SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" $(BIN)/python -m fathom_local.tools.dist dist
+	@SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" $(BIN)/python -m maintenance.dist dist
 
 clean: ## Remove the environments and caches of this checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

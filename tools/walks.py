@@ -19,11 +19,11 @@ from typing import Final
 
 import yaml
 
-from fathom.inspect.check_view import lines_of
-from fathom.inspect.resources import judged
+from fathom.cli.check import lines_of
+from fathom.cli.resources import judged
 from fathom.resource import SpeculativeDeployment, parse
 from fathom.tuning.tuner import decide
-from support.bench import Bench
+from support.loop_harness import LoopHarness
 from unit.tuning.plant import EASY, Fleet
 
 ROOT: Final = Path(__file__).parents[1]
@@ -76,10 +76,10 @@ def check() -> Walk:
 
 def edit() -> Walk:
     """From an edited spec to the Deployment that is written for it: one pass of a loop."""
-    bench = Bench()
+    harness = LoopHarness()
 
     async def passes() -> None:
-        await bench.tick()
+        await harness.tick()
 
     return walk(lambda: asyncio.run(passes()), SPEC)
 

@@ -14,7 +14,7 @@ def main() -> None:
     """Run the command that is asked for."""
     if sys.argv[1:2] == [_OF_A_CONTAINER]:
         _leave_on_sigterm()
-    importlib.import_module("fathom.cli").app()
+    importlib.import_module("fathom.cli.main").app()
 
 
 def _leave_on_sigterm() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import typer
 
-from fathom.cli import app
+from fathom.cli.main import app
 
 _FOR_SHELLS: Final = frozenset({"install_completion", "show_completion"})
 """Options of `fathom` that mean nothing to kubectl, which completes its plugins by itself."""

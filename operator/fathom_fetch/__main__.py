@@ -13,8 +13,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, start_http_server
 
 from fathom_fetch.fetch import NotFetchedError, Resolved, Wanted, fetch
-from fathom_fetch.metrics import FetchCollector
-from fathom_fetch.shown import BYTES, COMMIT, DRAFT, MODEL, PORT
+from fathom_fetch.metrics import BYTES, COMMIT, DRAFT, MODEL, PORT, FetchCollector
 
 _TERMINATED: Final = 128 + signal.SIGTERM
 

@@ -1,12 +1,28 @@
-"""The page at /metrics while a fetch runs."""
+"""What a fetch shows of itself while it runs, to be read by the operator."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from fathom_fetch.cache import CachedModel
-from fathom_fetch.shown import PRESENT_BYTES, TOTAL_BYTES
+
+PORT: Final = 8080
+"""Of the pod's /metrics."""
+
+TOTAL_BYTES: Final = "fathom_fetch_total_bytes"
+"""Bytes of the files of one model that are wanted; absent until the hub has said so."""
+PRESENT_BYTES: Final = "fathom_fetch_present_bytes"
+"""Of them, bytes that lie in the cache, those of an earlier fetch included."""
+
+MODEL: Final = "model"
+DRAFT: Final = "draft"
+"""Values of the label `role`, and keys of the message that a fetch leaves when it has ended."""
+
+COMMIT: Final = "commit"
+BYTES: Final = "bytes"
+"""What that message tells of each role."""
 
 
 class FetchCollector(Collector):

@@ -1,15 +1,42 @@
 """The order in which everything is measured."""
 
+import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
 from fathom_measure.engine import MeasureError, RunningEngine
 from fathom_measure.load import run_load
 from fathom_measure.plan import EnginePlan, LoadPlan, MeasurePlan
-from fathom_measure.said import LineKind, say
 
+PREFIX: Final = "fathom-bench "
 Load = Callable[[LoadPlan, float], dict[str, Any]]
+
+
+class LineKind(str, Enum):  # noqa: UP042 - StrEnum is newer than the oldest Python of an engine's image
+    """The kinds of lines."""
+
+    PLAN = "plan"
+    """`runs`: how many rows there will be."""
+    STARTING = "starting"
+    """An engine starts: `drafts`, whether it speculates."""
+    RUNNING = "running"
+    """A run begins: `data`, `concurrency`, `depth` (null: it does not speculate), `prompts`."""
+    RESULT = "result"
+    """A run ended: the same, and `result`, what of vLLM's own result is kept."""
+    FAILED = "failed"
+    """A run, or all that an engine was to do, came to nothing: `why`, a sentence."""
+    END = "end"
+    """Nothing more comes."""
+
+
+def say(what: LineKind, **fields: object) -> None:
+    """Print one line."""
+    line = json.dumps({"said": what.value, **fields}, separators=(",", ":"))
+    sys.stdout.write(f"{PREFIX}{line}\n")
+    sys.stdout.flush()
 
 
 def measure(plan: MeasurePlan, load: Load = run_load) -> None:

@@ -4,12 +4,19 @@ Each part is read by itself: a release that has it elsewhere, or not at all, lea
 which is an empty label. It is read once, when the engine starts.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 LONGEST_VALUE: Final = 1024
 """Characters of a label; a longer one is left out, since a reader of metrics bounds its lines."""
+log = logging.getLogger("vllm.fathom")
+LONGEST_NAME: Final = 64
+"""Characters; NVIDIA's and AMD's have fewer, and a label's value must not grow without bound."""
+_ASK_NO_DEVICE: Final = frozenset({"NvmlCudaPlatform", "RocmPlatform", "CpuPlatform"})
+"""Platforms that ask a library of the driver, or nobody. Others ask PyTorch, which would start the
+accelerator in a process that has to leave its memory to the engine."""
 
 
 def _runner(config: Any) -> str:
@@ -76,3 +83,19 @@ def _read(part: Callable[[Any], object], config: Any) -> str:
         return ""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= LONGEST_VALUE else ""
+
+
+def device_name(platform: Any) -> str:
+    """The name of the first device that this pod sees, such as `NVIDIA GB200`; empty: unknown.
+
+    Args:
+        platform: vLLM's `current_platform`. Never raises, whatever it is.
+    """
+    try:
+        classes = {each.__name__ for each in type(platform).__mro__}
+        if classes.isdisjoint(_ASK_NO_DEVICE):
+            return ""
+        return str(platform.get_device_name()).strip()[:LONGEST_NAME]
+    except Exception as error:  # noqa: BLE001 - an engine of unknown kind still serves
+        log.info("Fathom: the device's name cannot be read: %r", error)
+        return ""

@@ -8,8 +8,7 @@ from typing import Any
 
 from vllm.v1.metrics.loggers import StatLoggerBase
 
-from fathom_vllm.device import device_name
-from fathom_vllm.engine_report import engine_report
+from fathom_vllm.engine_report import device_name, engine_report
 from fathom_vllm.exposition import log, show
 
 

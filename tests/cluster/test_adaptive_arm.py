@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 import pytest
 
-from fathom_local.engine.traffic import Phase
-from fathom_local.engine.walk import HARD
-from fathom_local.kube import Object
+from local_cluster.engine.language import HARD
+from local_cluster.engine.traffic import Phase
+from local_cluster.kube import Object
 from support.local_cluster import TestNamespace, is_ready
 from support.operated import SPEC, Resource, operator, resource, under_traffic
 from support.operator_process import Operator

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.job.prompts import share_gpt
+from benchmarks.job.truth import compared
 from fathom.api import names
-from fathom.core.depth_bench import RESULT_KEY, DepthBench
-from fathom_bench.job.prompts import share_gpt
-from fathom_bench.job.truth import compared
-from fathom_local.engine.walk import EASY
-from fathom_local.images import BASE_PATH
+from fathom.measurement.bench_result import RESULT_KEY, DepthBench
+from local_cluster.engine.language import EASY
+from local_cluster.images import BASE_PATH
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
 from support.operator_process import account, install_crd

@@ -17,11 +17,11 @@ from kubernetes.aio.client.exceptions import ApiException
 from rich.progress import Progress
 
 from fathom.api import names
-from fathom_local.control_plane.components import start_control_plane
-from fathom_local.control_plane.credentials import ADMIN
-from fathom_local.control_plane.obtain import ensure_binaries
-from fathom_local.kube import KubeApi, connect
-from fathom_local.tools.helm import Helm, Release, find_helm
+from local_cluster.control_plane.components import start_control_plane
+from local_cluster.control_plane.credentials import ADMIN
+from local_cluster.control_plane.obtain import ensure_binaries
+from local_cluster.helm import Helm, Release, find_helm
+from local_cluster.kube import KubeApi, connect
 from support.waiting import until
 
 pytestmark = pytest.mark.cluster

@@ -20,12 +20,12 @@ from pydantic import JsonValue
 import fathom
 from e2e.observation import depth_in_force
 from fathom.api import names
-from fathom_local.demo.fleet import DemoFleet
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY
-from fathom_local.kube import Object
-from fathom_local.paths import cache_dir
-from fathom_local.tools.helm import Helm, Release, find_helm
+from local_cluster.demo.fleet import DemoFleet
+from local_cluster.engine.language import EASY
+from local_cluster.engine.traffic import LoadGenerator, Phase
+from local_cluster.helm import Helm, Release, find_helm
+from local_cluster.kube import Object
+from local_cluster.paths import cache_dir
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
 from support.operator_process import CRDS
@@ -46,8 +46,8 @@ SERVING = {
 }
 OURS = Path(fathom.__file__).parents[1]
 """This checkout's program."""
-PROBE = ("fathom/manifests/pod/pod_template.py", "LIVENESS_FAILURES: Final = 20")
-HASH = ("fathom/manifests/children/workload.py", " {_hash_of(manifest)}")
+PROBE = ("fathom/manifests/pod_template.py", "LIVENESS_FAILURES: Final = 20")
+HASH = ("fathom/manifests/workloads.py", " {_hash_of(manifest)}")
 VERSION = ("fathom/__init__.py", 'version("fathom")')
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fathom_local.engine.traffic import Phase
-from fathom_local.engine.walk import EASY
-from fathom_local.kube import Object
+from local_cluster.engine.language import EASY
+from local_cluster.engine.traffic import Phase
+from local_cluster.kube import Object
 from support.local_cluster import TestNamespace, is_ready
 from support.operated import SPEC, Resource, operator, resource, under_traffic
 from support.waiting import until

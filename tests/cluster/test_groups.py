@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY
-from fathom_local.kube import MERGE_PATCH, Object
+from local_cluster.engine.language import EASY
+from local_cluster.engine.traffic import LoadGenerator, Phase
+from local_cluster.kube import MERGE_PATCH, Object
 from support.group_controllers import group_controllers
 from support.group_watch import GroupWatch
 from support.local_cluster import TestNamespace

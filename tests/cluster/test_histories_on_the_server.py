@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fathom_local.cluster import LocalCluster
+from local_cluster.cluster import LocalCluster
 from storms.history import Deed, History, Scenario
 from storms.hub import BAD_DRAFT
 from storms.on_the_server import Fleet, fleet_in

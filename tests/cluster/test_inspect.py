@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fathom.api import names
-from fathom.core.depth_bench import RESULT_KEY, DepthBench
+from fathom.measurement.bench_result import RESULT_KEY, DepthBench
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
 from support.operator_process import install_crd

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from fathom_local.control_plane.audit import AuditEvent, read_events
-from fathom_local.control_plane.credentials import ADMIN
+from local_cluster.control_plane.audit import AuditEvent, read_events
+from local_cluster.control_plane.credentials import ADMIN
 from support.local_cluster import TestNamespace, shell_container, shell_pod
 from support.waiting import until
 

@@ -4,11 +4,11 @@ import psutil
 import pytest
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.control_plane.api_server import api_server
-from fathom_local.control_plane.binaries import ASSETS
-from fathom_local.control_plane.obtain import ensure_binaries, obtain_progress, present_binaries
-from fathom_local.errors import LocalClusterError
-from fathom_local.kube import KubeApi, connect
+from local_cluster.control_plane.api_server import api_server
+from local_cluster.control_plane.binaries import ASSETS
+from local_cluster.control_plane.obtain import ensure_binaries, obtain_progress, present_binaries
+from local_cluster.errors import LocalClusterError
+from local_cluster.kube import KubeApi, connect
 
 pytestmark = pytest.mark.cluster
 

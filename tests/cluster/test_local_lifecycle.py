@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fathom_local.cluster import LocalCluster, down, up
-from fathom_local.processes import ProcessRecord
-from fathom_local.state import ClusterState, load_state
+from local_cluster.cluster import LocalCluster, down, up
+from local_cluster.processes import ProcessRecord
+from local_cluster.state import ClusterState, load_state
 from support.local_cluster import is_ready, shell_pod
 from support.waiting import until
 
@@ -39,7 +39,7 @@ def descendants_and_self(pids: list[int]) -> set[int]:
 
 START = """
 import asyncio, sys
-from fathom_local.cluster import LocalCluster
+from local_cluster.cluster import LocalCluster
 
 async def main() -> None:
     async with LocalCluster.start(sys.argv[1], nodes=0):

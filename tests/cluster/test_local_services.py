@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fathom_local.kube import Object
+from local_cluster.kube import Object
 from support.local_cluster import TestNamespace, shell_pod
 from support.waiting import until
 

@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 import pytest
 
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY
-from fathom_local.kube import Object
+from local_cluster.engine.language import EASY
+from local_cluster.engine.traffic import LoadGenerator, Phase
+from local_cluster.kube import Object
 from support.local_cluster import TestNamespace, is_ready
 from support.operated import SIMULATED, SPEC, Resource, operator, resource
 from support.operator_process import Operator

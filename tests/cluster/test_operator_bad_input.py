@@ -10,7 +10,7 @@ from bad_input import BAD
 from fathom.api import names
 from fathom.api.crd import custom_resource_definition
 from fathom.resource import SpeculativeDeployment, parse
-from fathom_local.kube import Object
+from local_cluster.kube import Object
 from manifest_samples import manifest
 from structural_schema import spec_schema, with_defaults
 from support.local_cluster import TestNamespace

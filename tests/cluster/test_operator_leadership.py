@@ -5,14 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fathom.runtime.leading.leadership import (
-    LEASE_S,
-    LeadershipLostError,
-    Tenure,
-    lead_from_a_thread,
-)
-from fathom_local.control_plane.audit import read_events
-from fathom_local.kube import MERGE_PATCH
+from fathom.runtime.leadership import LEASE_S, LeadershipLostError, Tenure, lead_from_a_thread
+from local_cluster.control_plane.audit import read_events
+from local_cluster.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace
 from support.waiting import until
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fathom_local.control_plane.audit import AuditEvent
+from local_cluster.control_plane.audit import AuditEvent
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, operator, resource, under_traffic
 from support.operator_process import Operator

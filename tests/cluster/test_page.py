@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
-from fathom.core.cluster.kinds import ObjectKey
-from fathom.inspect.report_command import recorded_page
-from fathom.page.charts import charts_of
-from fathom.page.overview import MOST_ROWS, overview_of
+from fathom.cluster.kinds import ObjectKey
+from fathom.page.history import charts_of
 from fathom.page.rendering import message_page, overview_page, resource_page
 from fathom.page.resource_view import resource_view
+from fathom.page.subject import MOST_ROWS, overview_of
+from fathom.replay.report import recorded_page
 from support.browser import SCHEMES, barriers, chromium, opened
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, resource
 from support.operator_process import operator_in
 from support.page_picture import picture
 from support.page_subjects import HOSTILE, hostile, lived, troubled
-from unit.inspect.replaying.recorded import record, write
-from unit.runtime.process.test_main import free_ports
+from unit.replay.recorded import record, write
+from unit.runtime.test_main import free_ports
 from unit.tuning.plant import EASY, Fleet
 
 __all__ = ["resource"]

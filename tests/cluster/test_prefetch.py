@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fathom_local.kube import Object
+from local_cluster.kube import Object
 from support.hub_server import COMMIT, HubServer, Repository, serving
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, operator, resource

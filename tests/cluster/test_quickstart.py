@@ -15,9 +15,9 @@ import pytest
 import yaml
 from rich.progress import Progress
 
-from fathom_local.cluster import LocalCluster
-from fathom_local.control_plane.obtain import ensure_binaries
-from fathom_local.tools.helm import find_helm
+from local_cluster.cluster import LocalCluster
+from local_cluster.control_plane.obtain import ensure_binaries
+from local_cluster.helm import find_helm
 from support.pages import DOCS, REPOSITORY, commands, resources
 from support.terminal import Terminal, terminal_in
 

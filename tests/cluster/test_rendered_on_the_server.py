@@ -17,9 +17,9 @@ import pytest
 import yaml
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.plugin import PluginBundle
-from fathom.fetch.program import FetchProgram
+from fathom.cluster.manifest import Manifest
+from fathom.engine.plugin import PluginBundle
+from fathom.fetch.state import FetchProgram
 from fathom.manifests.render import children
 from golden.rendering import SOURCES, WORKLOADS, pods, read
 from manifest_samples import resource

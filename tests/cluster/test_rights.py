@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fathom_local.cluster import LocalCluster
+from local_cluster.cluster import LocalCluster
 from rights.granted import CLUSTER_RULES, LEASE_RULES, Right, rights_in
 from rights.mutants import Stage
 from rights.scenarios import SCENARIOS, SERVES_BUDGETS, foreign_kinds

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fathom.api import names
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY
-from fathom_local.kube import Key, Mirror, Object
+from local_cluster.engine.language import EASY
+from local_cluster.engine.traffic import LoadGenerator, Phase
+from local_cluster.kube import Key, Mirror, Object
 from support.local_cluster import TestNamespace
 from support.operated import SIMULATED, SPEC, Resource
 from support.operator_process import LEASES, Operator, lease_in, operator_in

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom.core.cluster.diff import first_difference
+from fathom.cluster.diff import first_difference
 from support.local_cluster import TestNamespace
 from support.pod_zeros import zeros
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from fathom_local.tools.prometheus import find_promtool
+from local_cluster.prometheus import find_promtool
 from support.monitoring import RULES, alerts
 from support.waiting import GUARD_S
 

@@ -11,15 +11,15 @@ from aiohttp import web
 from prometheus_client import generate_latest
 from pydantic import JsonValue
 
-from fathom.adapters.exposition import FAMILIES
+from fathom.adapters.series import FAMILIES
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, GainedStatus, MeasuredStatus, SpeculativeDeploymentStatus
-from fathom.core.cluster.kinds import ObjectKey
+from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument, flat
 from fathom.runtime.telemetry import Telemetry
-from fathom_local.engine.process import EngineProcess, simulated_setup
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY
+from local_cluster.engine.language import EASY
+from local_cluster.engine.process import EngineProcess, simulated_setup
+from local_cluster.engine.traffic import LoadGenerator, Phase
 from support.monitoring import DASHBOARDS, alerts, dashboard, metrics_of, queries
 from support.prometheus import running_prometheus
 from support.waiting import until

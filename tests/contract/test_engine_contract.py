@@ -10,14 +10,14 @@ import pytest
 from fathom.engine.arguments import EngineArguments
 from fathom.engine.depth import DepthDocument, flat
 from fathom.engine.report import asked_by, device_in, differences, report_in
-from fathom_local.engine.environment import ensure_engine_environment
-from fathom_local.engine.model_pair import ensure_model_pair
-from fathom_local.engine.process import EngineProcess, real_setup, simulated_setup
-from fathom_local.engine.scrape import EngineScrape, scrape
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY, HARD
-from fathom_local.paths import cache_dir
 from fathom_vllm.engine_report import LABELS
+from local_cluster.engine.environment import ensure_engine_environment
+from local_cluster.engine.language import EASY, HARD
+from local_cluster.engine.model_pair import ensure_model_pair
+from local_cluster.engine.process import EngineProcess, real_setup, simulated_setup
+from local_cluster.engine.scrape import EngineScrape, scrape
+from local_cluster.engine.traffic import LoadGenerator, Phase
+from local_cluster.paths import cache_dir
 from support.waiting import guarded, until
 
 OWN_METRICS = {

@@ -13,12 +13,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from fathom.adapters.fetch_metrics import FetchMetrics
+from fathom.adapters.pod_metrics import FetchMetrics
 from fathom.adapters.ports import PodEndpoint
 from fathom.fetch.progress import FetchedBytes
-from fathom.fetch.standing import Fetched
-from support.bench import ManualClock
+from fathom.fetch.state import Fetched
 from support.hub_server import COMMIT, TOKEN, HubServer, Repository, serving
+from support.loop_harness import ManualClock
 from support.waiting import guarded, until
 
 OPERATOR = Path(__file__).parents[2] / "operator"

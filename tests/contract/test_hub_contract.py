@@ -15,8 +15,7 @@ import yaml
 
 from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.ports import ModelHub
-from fathom.core.models.config import ModelConfig
-from fathom.core.models.facts import Absence, ModelFacts, ModelRef, Weights
+from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef, Weights
 from manifest_samples import manifest
 from support import bad_server
 from support.bad_server import SECRET, Answer, answering

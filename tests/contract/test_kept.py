@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     DEPLOYMENT,
     JOB,
     LEADER_WORKER_SET,
@@ -12,10 +12,10 @@ from fathom.core.cluster.kinds import (
     SERVICE,
     Kind,
 )
-from fathom.core.plugin import PluginBundle
-from fathom.fetch.program import FetchProgram
+from fathom.engine.plugin import PluginBundle
+from fathom.fetch.state import FetchProgram
 from fathom.manifests.render import children
-from fathom_local.kube import Object
+from local_cluster.kube import Object
 from manifest_samples import resource
 from storms.kept import filled_in
 from support.foreign_kinds import crd

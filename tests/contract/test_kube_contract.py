@@ -9,7 +9,7 @@ import pytest
 
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import EventType, KubeError, KubePort, WatchEvent
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     EVENT,
@@ -20,7 +20,7 @@ from fathom.core.cluster.kinds import (
     SPECULATIVE_DEPLOYMENT,
     Kind,
 )
-from fathom.core.cluster.manifest import Seen
+from fathom.cluster.manifest import Seen
 from manifest_samples import manifest
 from support.fake_kube import FakeKube
 from support.local_cluster import TestNamespace, local_cluster, namespace

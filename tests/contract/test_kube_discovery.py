@@ -3,9 +3,9 @@ from collections.abc import Mapping
 import pytest
 from pydantic import JsonValue
 
-from fathom.adapters.kube_discovery import discover
+from fathom.adapters.kube_answers import discover
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import DEPLOYMENT, POD_MONITOR
+from fathom.cluster.kinds import DEPLOYMENT, POD_MONITOR
 
 DEPLOYMENTS: Mapping[str, JsonValue] = {"resources": [{"kind": "Deployment"}, {"kind": "Scale"}]}
 

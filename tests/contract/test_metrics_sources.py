@@ -10,15 +10,15 @@ import pytest
 from aiohttp import web
 from pydantic import JsonValue
 
-from fathom.adapters.answers import http_session
-from fathom.adapters.clock import SystemClock
 from fathom.adapters.exposition import counters
+from fathom.adapters.http import http_session
 from fathom.adapters.pod_metrics import PodMetrics
-from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
-from fathom.adapters.prometheus.history import PrometheusHistory, Scrape
-from fathom.adapters.prometheus.metrics import PrometheusMetrics
-from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.measurement import PodCounters, delta
+from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample, SystemClock
+from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
+from fathom.adapters.prometheus_metrics import PrometheusMetrics
+from fathom.cluster.kinds import ObjectKey
+from fathom.measurement.counters import PodCounters
+from fathom.measurement.deltas import delta
 from support.engine_page import FakeEngine
 from support.prometheus import running_prometheus
 from support.waiting import GUARD_S, until

@@ -7,11 +7,11 @@ import pytest
 from rich.progress import Progress
 
 from e2e import newcomer
-from fathom_local.cluster import LocalCluster
-from fathom_local.control_plane.obtain import ensure_binaries
-from fathom_local.demo.stage import DemoStage, on_stage
-from fathom_local.engine.setup import ensure_engine
-from fathom_local.tools.helm import find_helm
+from local_cluster.cluster import LocalCluster
+from local_cluster.control_plane.obtain import ensure_binaries
+from local_cluster.demo.stage import DemoStage, on_stage
+from local_cluster.engine.setup import ensure_engine
+from local_cluster.helm import find_helm
 from support.terminal import Terminal, terminal_in
 
 

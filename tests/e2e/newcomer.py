@@ -5,7 +5,7 @@ from html import unescape
 from typing import Any, Final
 
 from e2e.observation import GUARD_SECONDS
-from fathom_local.demo.stage import DemoStage, wait_ready
+from local_cluster.demo.stage import DemoStage, wait_ready
 from support.pages import DOCS, commands
 from support.terminal import Terminal
 

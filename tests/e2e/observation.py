@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 import psutil
 
 from fathom.engine.depth import depth_at
-from fathom_local.cluster import LocalCluster
-from fathom_local.control_plane.audit import AuditEvent, read_events
-from fathom_local.demo.fleet import DemoFleet
-from fathom_local.demo.stage import OPERATOR_NAMESPACE
+from local_cluster.cluster import LocalCluster
+from local_cluster.control_plane.audit import AuditEvent, read_events
+from local_cluster.demo.fleet import DemoFleet
+from local_cluster.demo.stage import OPERATOR_NAMESPACE
 
 GUARD_SECONDS = 1500.0
 """For whatever is waited for: ten times what the longest, a rollout, takes on a quiet machine."""

@@ -14,11 +14,11 @@ from markupsafe import escape
 from e2e import newcomer
 from e2e.observation import by_operator, depth_in_force, now, operator_process, until
 from fathom.api import names
-from fathom_local.demo.page import save_page
-from fathom_local.demo.stage import DemoStage, condition
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY, HARD, TrafficClass
-from fathom_local.kube import MERGE_PATCH
+from local_cluster.demo.page import save_page
+from local_cluster.demo.stage import DemoStage, condition
+from local_cluster.engine.language import EASY, HARD, TrafficClass
+from local_cluster.engine.traffic import LoadGenerator, Phase
+from local_cluster.kube import MERGE_PATCH
 from support.terminal import Terminal
 
 pytestmark = pytest.mark.e2e

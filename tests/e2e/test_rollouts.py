@@ -17,14 +17,14 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from e2e.observation import GUARD_SECONDS, by_operator, depth_in_force, until
 from fathom.api import names
-from fathom_local.demo.fleet import DemoFleet
-from fathom_local.demo.stage import EXAMPLE, DemoStage, condition, create, wait_ready
-from fathom_local.engine.model_pair import pair_directory
-from fathom_local.engine.setup import ensure_engine
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY
-from fathom_local.kube import MERGE_PATCH, Object
-from fathom_local.paths import cache_dir
+from local_cluster.demo.fleet import DemoFleet
+from local_cluster.demo.stage import EXAMPLE, DemoStage, condition, create, wait_ready
+from local_cluster.engine.language import EASY
+from local_cluster.engine.model_pair import pair_directory
+from local_cluster.engine.setup import ensure_engine
+from local_cluster.engine.traffic import LoadGenerator, Phase
+from local_cluster.kube import MERGE_PATCH, Object
+from local_cluster.paths import cache_dir
 from support.local_cluster import is_ready
 
 pytestmark = pytest.mark.e2e

@@ -25,7 +25,7 @@ from vllm.platforms import current_platform
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
-from fathom_local.engine.names_probe import parser_module
+from local_cluster.engine.names_probe import parser_module
 
 
 def as_on_a_gpu() -> None:

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from fathom_local.engine.environment import ensure_engine_environment
-from fathom_local.engine.model_pair import ModelPair, ensure_model_pair
-from fathom_local.engine.process import EngineProcess, EngineSetup, real_setup
-from fathom_local.engine.releases import asked_releases
-from fathom_local.paths import cache_dir
+from local_cluster.engine.environment import ensure_engine_environment
+from local_cluster.engine.model_pair import ModelPair, ensure_model_pair
+from local_cluster.engine.process import EngineProcess, EngineSetup, real_setup
+from local_cluster.engine.releases import asked_releases
+from local_cluster.paths import cache_dir
 from support.asked_vllm import AskVllm
 
 

@@ -40,7 +40,7 @@ from vllm.v1.worker.gpu.spec_decode.target_dependent_ar.cudagraph_utils import (
     SpeculatorCudaGraphManager,
 )
 
-from fathom_bench.gpu.probe import GraphWatch  # noqa: E402
+from benchmarks.gpu.probe import GraphWatch  # noqa: E402
 
 sys.modules["vllm.vllm_flash_attn"] = FLASH_ATTENTION
 NOWHERE = torch.device("cpu")

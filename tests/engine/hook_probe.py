@@ -19,13 +19,12 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.metrics.loggers import load_stat_logger_plugin_factories
 from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
-from fathom_bench.gpu.probe import Live
-from fathom_bench.gpu.records import DIRECTORY_VARIABLE, read_steps
-from fathom_bench.hook.schedulers import BusyScheduler, Stand
+from benchmarks.gpu.probe import Live
+from benchmarks.gpu.records import DIRECTORY_VARIABLE, read_steps
+from benchmarks.hook.schedulers import BusyScheduler, Stand
 from fathom_vllm.bundle import bundle_files
-from fathom_vllm.counters import Counts, read_counts
-from fathom_vllm.device import device_name
-from fathom_vllm.engine_report import engine_report
+from fathom_vllm.counts import Counts, read_counts
+from fathom_vllm.engine_report import device_name, engine_report
 from fathom_vllm.schedule import depth_table
 from fathom_vllm.scheduler import LiveDepthScheduler
 

@@ -10,7 +10,7 @@ import sys
 
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-from fathom_local.engine.names_probe import known_names, parser_module
+from local_cluster.engine.names_probe import known_names, parser_module
 
 KEYS = (
     "attention_backend",

@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from fathom.bench.asked import BenchRequest
-from fathom.bench.data import BenchData, data_of
+from benchmarks.job.prompts import share_gpt, speed_bench
 from fathom.bench.planning import load_arguments
-from fathom_bench.job.prompts import share_gpt, speed_bench
-from fathom_local.engine.model_pair import ModelPair
-from fathom_local.engine.walk import EASY, HARD
+from fathom.bench.request import BenchData, BenchRequest, data_of
+from local_cluster.engine.language import EASY, HARD
+from local_cluster.engine.model_pair import ModelPair
 from manifest_samples import resource
 from support.asked_vllm import AskVllm
 

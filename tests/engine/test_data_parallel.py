@@ -8,11 +8,11 @@ import aiohttp
 import pytest
 
 from fathom.adapters.metrics_page import parse
-from fathom.core.measurement import DraftCounts, PodCounters, StepKind
-from fathom_local.engine.process import EngineProcess, EngineSetup
-from fathom_local.engine.scrape import scrape
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY
+from fathom.measurement.counters import DraftCounts, PodCounters, StepKind
+from local_cluster.engine.language import EASY
+from local_cluster.engine.process import EngineProcess, EngineSetup
+from local_cluster.engine.scrape import scrape
+from local_cluster.engine.traffic import LoadGenerator, Phase
 from support.waiting import until
 
 pytestmark = pytest.mark.engine

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fathom_local.engine.process import EngineProcess, EngineSetup
-from fathom_local.engine.scrape import scrape
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY
-from fathom_vllm.fuse import FIRST_REST_SECONDS, MOST_ERRORS
+from fathom_vllm.hook import FIRST_REST_SECONDS, MOST_ERRORS
+from local_cluster.engine.language import EASY
+from local_cluster.engine.process import EngineProcess, EngineSetup
+from local_cluster.engine.scrape import scrape
+from local_cluster.engine.traffic import LoadGenerator, Phase
 from support.waiting import until
 
 pytestmark = pytest.mark.engine

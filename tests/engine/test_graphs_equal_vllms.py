@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 import yaml
 
+from fathom.engine.arguments import performance_mode
 from fathom.engine.capability_table import LIVE_DEPTH
-from fathom.engine.capture_sizes import ceiling
 from fathom.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
 from fathom.engine.depth import DepthRange, depth_at
-from fathom.engine.graph_price import GraphPrice, graph_price
+from fathom.engine.flags import speculative_config
+from fathom.engine.graph_sizes import ceiling
 from fathom.engine.profile import EngineProfile, profile_of
-from fathom.engine.speculative_config import speculative_config
-from fathom.engine.stated_args import performance_mode
 from fathom.resource import SpeculativeDeployment, parse
-from fathom_local.engine.environment import ensure_engine_environment
-from fathom_local.engine.model_pair import ensure_model_pair
-from fathom_local.engine.releases import asked_releases, known_as
-from fathom_local.paths import cache_dir
+from fathom.validation.engine_checks import GraphPrice, graph_price
 from golden.rendering import SOURCES
+from local_cluster.engine.environment import ensure_engine_environment
+from local_cluster.engine.model_pair import ensure_model_pair
+from local_cluster.engine.releases import asked_releases, known_as
+from local_cluster.paths import cache_dir
 from manifest_samples import resource
 from support.asked_vllm import AskVllm
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fathom.engine.report import device_in, report_in
-from fathom_local.engine.model_pair import ModelPair
-from fathom_local.engine.releases import asked_releases
+from local_cluster.engine.model_pair import ModelPair
+from local_cluster.engine.releases import asked_releases
 from support.asked_vllm import AskVllm
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("asked")]

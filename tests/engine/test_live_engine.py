@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fathom_local.engine.process import EngineProcess, EngineSetup
-from fathom_local.engine.scrape import EngineScrape, scrape
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY, HARD, TrafficClass
+from local_cluster.engine.language import EASY, HARD, TrafficClass
+from local_cluster.engine.process import EngineProcess, EngineSetup
+from local_cluster.engine.scrape import EngineScrape, scrape
+from local_cluster.engine.traffic import LoadGenerator, Phase
 from support.waiting import until
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]

@@ -19,18 +19,18 @@ import pytest
 import yaml
 from packaging.version import Version
 
-from fathom.core.arm import arm_of
 from fathom.engine.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
-from fathom.engine.capture_sizes import sets_graphs
-from fathom.engine.engine_args import engine_args
+from fathom.engine.depth_set import startup_schedule
+from fathom.engine.flags import engine_args
+from fathom.engine.graph_sizes import sets_graphs
 from fathom.engine.profile import EngineProfile
-from fathom.engine.startup_schedule import startup_schedule
 from fathom.resource import SpeculativeDeployment, parse
+from fathom.rollout.replicas import arm_of
 from fathom.validation.candidate import candidate_of
 from fathom.validation.engine_checks import capabilities
-from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_vllm.bundle import SCHEDULER_CLASS
 from golden.rendering import SOURCES, read
+from local_cluster.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from manifest_samples import changed, resource
 from support.asked_vllm import AskVllm
 from support.tiny_models import with_tiny_models, write_models

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from fathom.core.models.config import ModelConfig
-from fathom.validation.models.draft_architectures import TARGETS_WITHOUT_EAGLE3, knows_eagle3_draft
-from fathom_local.engine.releases import asked_releases
+from fathom.model_facts import ModelConfig
+from fathom.validation.pair_checks import TARGETS_WITHOUT_EAGLE3, knows_eagle3_draft
+from local_cluster.engine.releases import asked_releases
 from support.asked_vllm import AskVllm
 from support.model_pairs import NAMES, Pair
 

@@ -9,15 +9,21 @@ from fathom.adapters.completions import EngineCompletions
 from fathom.adapters.ports import PodEndpoint
 from fathom.api.status import QualityResult
 from fathom.engine.depth import DepthDocument, flat
-from fathom.quality.check import QualityCheck, begun
-from fathom.quality.comparison import Difference, differences, gap_nats, gap_request
-from fathom.quality.completion import Completion, CompletionRequest
-from fathom.quality.prompts import MOST_TOKENS, PROMPTS
-from fathom.quality.replicas import QualityFleet, Replica
+from fathom.quality.check import MOST_TOKENS, PROMPTS, QualityCheck, begun
+from fathom.quality.comparison import (
+    Completion,
+    CompletionRequest,
+    Difference,
+    QualityFleet,
+    Replica,
+    differences,
+    gap_nats,
+    gap_request,
+)
 from fathom.runtime.quality_check import replies_to
-from fathom_local.engine.process import EngineProcess
-from fathom_local.engine.scrape import scrape
-from fathom_local.engine.walk import EASY, HARD, class_of
+from local_cluster.engine.language import EASY, HARD, class_of
+from local_cluster.engine.process import EngineProcess
+from local_cluster.engine.scrape import scrape
 from support.waiting import GUARD_S, until
 
 pytestmark = [

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from engine.test_live_engine import gained, requests_done, set_depth
-from fathom_local.engine.process import EngineProcess, EngineSetup
-from fathom_local.engine.scrape import scrape
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY, HARD
+from local_cluster.engine.language import EASY, HARD
+from local_cluster.engine.process import EngineProcess, EngineSetup
+from local_cluster.engine.scrape import scrape
+from local_cluster.engine.traffic import LoadGenerator, Phase
 from support.waiting import GUARD_S
 
 pytestmark = pytest.mark.engine

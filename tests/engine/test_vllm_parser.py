@@ -10,15 +10,14 @@ import pytest
 from packaging.version import Version
 
 from fathom.api.choices import TuningMode
-from fathom.api.familiar import OPTIONS
+from fathom.api.suggestions import OPTIONS
 from fathom.engine.arguments import EngineArguments
-from fathom.engine.engine_args import engine_args
-from fathom.engine.flags import FLAGS
-from fathom.engine.known_names import known_names, names_of
+from fathom.engine.capability_table import known_names, names_of
+from fathom.engine.flags import FLAGS, engine_args
 from fathom.validation.argument_checks import lone_argument_problems, owned_flag_problems
-from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION
-from fathom_local.engine.releases import asked_releases
 from golden.rendering import EXAMPLES, read
+from local_cluster.engine.environment import DEFAULT_ENGINE_VERSION
+from local_cluster.engine.releases import asked_releases
 from manifest_samples import resource
 from support.asked_vllm import AskVllm
 

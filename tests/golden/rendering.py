@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from fathom.api.names import ENGINE_CONTAINER
-from fathom.cli import app
+from fathom.cli.main import app
 from fathom.resource import SpeculativeDeployment, parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

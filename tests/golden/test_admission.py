@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fathom.core.plugin import PluginBundle
-from fathom.fetch.program import FetchProgram
+from fathom.engine.plugin import PluginBundle
+from fathom.fetch.state import FetchProgram
 from fathom.manifests.render import children
 from golden.rendering import SOURCES, WORKLOADS, pods, read
 from support.newer_server import as_older, refusals

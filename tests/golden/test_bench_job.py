@@ -10,11 +10,11 @@ import pytest
 from kubernetes.aio.client import models
 
 from fathom.adapters.yaml_documents import to_yaml
-from fathom.bench.asked import BenchRequest
 from fathom.bench.job import BenchProgram, bench_code, bench_job, owned_by
 from fathom.bench.planning import planned
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.plugin import PluginBundle
+from fathom.bench.request import BenchRequest
+from fathom.cluster.manifest import Manifest
+from fathom.engine.plugin import PluginBundle
 from golden.rendering import EXAMPLES, read
 from support.newer_server import refusals
 

@@ -12,13 +12,13 @@ from kubernetes.aio.client import models
 
 from fathom import __version__
 from fathom.adapters.yaml_documents import to_yaml
-from fathom.core.arm import arm_of
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.plugin import PluginBundle
+from fathom.cluster.manifest import Manifest
+from fathom.engine.plugin import PluginBundle
 from fathom.engine.profile import profile_of
-from fathom.fetch.program import FetchProgram
-from fathom.manifests.children.tuning_config_map import tuning_config_map
+from fathom.fetch.state import FetchProgram
+from fathom.manifests.config_maps import tuning_config_map
 from fathom.manifests.render import children
+from fathom.rollout.replicas import arm_of
 from golden.rendering import SOURCES, WORKLOADS, pod_templates, read
 from support.foreign_kinds import schema_of
 from support.validated import errors

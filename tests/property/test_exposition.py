@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from fathom.adapters.exposition import NotAnEngine, Point
 from fathom.adapters.metrics_page import PageReader, point
+from fathom.adapters.series import NotAnEngine, Point
 
 _LABEL = st.tuples(
     st.sampled_from(["engine", "model_name", "le", "depth"]),

@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
-from fathom.tuning.gained import Gained
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
+from fathom.measurement.deltas import PodDelta
+from fathom.tuning.gains import Gained
 from fathom.tuning.policy.value import Gain
 
 SECONDS = st.floats(0, 1e5)

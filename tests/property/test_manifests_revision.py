@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fathom.core.plugin import PluginBundle
-from fathom.core.revision import changed_restart_fields, revision_of
-from fathom.manifests.pod.pod_template import pod_template, worker_template
+from fathom.engine.plugin import PluginBundle
+from fathom.manifests.pod_template import pod_template, worker_template
+from fathom.rollout.revision import changed_restart_fields, revision_of
 from manifest_samples import resource
 
 BUNDLE = PluginBundle({"fathom_vllm/__init__.py": ""}, "0123")

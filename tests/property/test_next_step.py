@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fathom.api.choices import Objective
+from fathom.tuning.assessment import assess
 from fathom.tuning.explanation import explain
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
-from fathom.tuning.judging import assess
 from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet
 
 some = settings(max_examples=20)

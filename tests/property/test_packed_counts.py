@@ -7,7 +7,7 @@ from typing import TypeVar
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fathom.core.measurement import (
+from fathom.measurement.counters import (
     DRAFTS_FORM,
     STEPS_FORM,
     Cell,
@@ -17,9 +17,9 @@ from fathom.core.measurement import (
     EngineCounts,
     PodCounters,
     StepKind,
-    delta,
 )
-from fathom.core.packed_counts import PackedCounts
+from fathom.measurement.deltas import delta
+from fathom.measurement.packed_counts import PackedCounts
 
 _Key = TypeVar("_Key")
 _Sums = TypeVar("_Sums", CellCounts, DraftCounts)

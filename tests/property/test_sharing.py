@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from fathom.core.cluster.manifest import sharing
+from fathom.cluster.manifest import sharing
 
 _LEAF = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from([0.0, 1.0, "", "a", "b"])
 _JSON = st.recursive(

@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fathom.api.choices import TuningMode
-from fathom.engine.depth import DepthDocument, Schedule
-from fathom.reconcile.kept_state import kept_state, state_data
-from fathom.tuning.buckets import depths_of
-from fathom.tuning.checks.moving import TAKE_BACK_Z
+from fathom.engine.depth import DepthDocument, Schedule, depths_of
+from fathom.reconcile.loop_state import kept_state, state_data
+from fathom.tuning.assessment import assess
+from fathom.tuning.checks.moves import TAKE_BACK_Z
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
-from fathom.tuning.judging import assess
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import CERTAIN_Z
 from fathom.tuning.state import LARGEST_BYTES, TuningState

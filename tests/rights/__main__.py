@@ -10,7 +10,7 @@ from textwrap import shorten
 from rich.console import Console
 from rich.table import Table
 
-from fathom_local.cluster import LocalCluster
+from local_cluster.cluster import LocalCluster
 from rights.granted import CLUSTER_RULES, LEASE_RULES, rights_in
 from rights.mutants import Missed, Ran, Stage, all_missed, holes
 from rights.scenarios import SCENARIOS, foreign_kinds

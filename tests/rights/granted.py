@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from fathom_local.control_plane.audit import AuditEvent
+from local_cluster.control_plane.audit import AuditEvent
 
 BASE = Path(__file__).parents[2] / "deploy" / "kustomize"
 """The chart as Helm renders it; `make verify` keeps it so."""

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.cluster import LocalCluster
-from fathom_local.control_plane.audit import AuditEvent
-from fathom_local.kube import MERGE_PATCH
+from local_cluster.cluster import LocalCluster
+from local_cluster.control_plane.audit import AuditEvent
+from local_cluster.kube import MERGE_PATCH
 from rights.granted import NODE_RULES, Right, used_by, without
 from rights.scenarios import SCENARIOS, Place, place_in
 from support.local_cluster import a_namespace

@@ -12,11 +12,11 @@ from typing import Any
 
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.cluster.pod_gaps import CREATION_FAILED
-from fathom.manifests.children.tuning_config_map import STATE_KEY
+from fathom.cluster.missing_pods import CREATION_FAILED
+from fathom.manifests.config_maps import STATE_KEY
 from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.state import TuningState
-from fathom_local.kube import MERGE_PATCH, Object
+from local_cluster.kube import MERGE_PATCH, Object
 from support.foreign_kinds import crd
 from support.hub_server import HubServer, Repository, serving
 from support.local_cluster import TestNamespace

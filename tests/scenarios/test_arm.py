@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
-from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodCounters, StepKind
-from fathom.inspect.asking.retry_command import retried
+from fathom.cli.retry import retried
+from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, PodCounters, StepKind
 from fathom.reconcile.checkpoint import Checkpoint
-from support.bench import KEY, Bench, FakeMetrics
+from support.loop_harness import KEY, FakeMetrics, LoopHarness
 
 CANARY = {"speculation.adaptiveVerification": "Canary"}
 FLEET = {"replicas": 3, "engine.attentionBackend": "flashinfer_mla"}
@@ -23,9 +23,9 @@ MINUTES = 20
 class Serving(FakeMetrics):
     """Each pod finishes a request a second; those with adaptive verification at another speed."""
 
-    def __init__(self, bench: Bench, *, faster: float = 0.0, scatter: float = 0.01) -> None:
-        super().__init__(bench.clock)
-        self._bench = bench
+    def __init__(self, harness: LoopHarness, *, faster: float = 0.0, scatter: float = 0.01) -> None:
+        super().__init__(harness.clock)
+        self._bench = harness
         self._scatter, self._random = scatter, random.Random(5)
         self._counts: dict[str, tuple[float, EngineCounts]] = {}
         self.faster = faster
@@ -64,61 +64,61 @@ def verifies_adaptively(deployment: dict[str, Any]) -> bool:
     return "enable_adaptive_verification" in " ".join(container["args"])
 
 
-def pods_with_it(bench: Bench) -> set[str]:
+def pods_with_it(harness: LoopHarness) -> set[str]:
     """Names of the pods that have adaptive verification."""
     return {
         pod["metadata"]["name"]
-        for deployment in bench.kube.all_of(DEPLOYMENT)
+        for deployment in harness.kube.all_of(DEPLOYMENT)
         if verifies_adaptively(deployment)
-        for pod in bench.pods_of(deployment["metadata"]["name"])
+        for pod in harness.pods_of(deployment["metadata"]["name"])
     }
 
 
-def replicas(bench: Bench) -> tuple[int, int]:
+def replicas(harness: LoopHarness) -> tuple[int, int]:
     """Of the pods without adaptive verification, and of those with it."""
     asked = {False: 0, True: 0}
-    for deployment in bench.kube.all_of(DEPLOYMENT):
+    for deployment in harness.kube.all_of(DEPLOYMENT):
         asked[verifies_adaptively(deployment)] += deployment["spec"]["replicas"]
     return asked[False], asked[True]
 
 
-async def pass_minutes(bench: Bench, minutes: float) -> None:
-    until_s = bench.clock.at_s + 60 * minutes
-    while bench.clock.at_s < until_s:
-        bench.clock.at_s += min(await bench.tick() or 0, until_s - bench.clock.at_s)
-        bench.play_controllers()
+async def pass_minutes(harness: LoopHarness, minutes: float) -> None:
+    until_s = harness.clock.at_s + 60 * minutes
+    while harness.clock.at_s < until_s:
+        harness.clock.at_s += min(await harness.tick() or 0, until_s - harness.clock.at_s)
+        harness.play_controllers()
 
 
-def events(bench: Bench, reason: str) -> list[str]:
-    bodies = [each.body for each in bench.kube.writes if each.kind == EVENT.kind and each.body]
+def events(harness: LoopHarness, reason: str) -> list[str]:
+    bodies = [each.body for each in harness.kube.writes if each.kind == EVENT.kind and each.body]
     return [str(each["message"]) for each in bodies if each["reason"] == reason]
 
 
-def compared(bench: Bench) -> dict[str, Any]:
-    found: dict[str, Any] = bench.status["adaptiveVerification"]
+def compared(harness: LoopHarness) -> dict[str, Any]:
+    found: dict[str, Any] = harness.status["adaptiveVerification"]
     return found
 
 
-async def comparing(**metrics: float) -> Bench:
+async def comparing(**metrics: float) -> LoopHarness:
     """A fleet of three whose spec says Canary since a moment ago."""
-    bench = Bench(FLEET)
-    await bench.until_ready()
-    bench.metrics = Serving(bench, **metrics)
-    bench.edit(CANARY)
-    return bench
+    harness = LoopHarness(FLEET)
+    await harness.until_ready()
+    harness.metrics = Serving(harness, **metrics)
+    harness.edit(CANARY)
+    return harness
 
 
 async def test_one_replica_has_it_and_the_others_stay() -> None:
-    bench = await comparing()
-    before = {pod["metadata"]["name"] for pod in bench.kube.all_of(DEPLOYMENT)}
-    await pass_minutes(bench, 5)
-    assert replicas(bench) == (2, 1)
-    assert before < {each["metadata"]["name"] for each in bench.kube.all_of(DEPLOYMENT)}
-    assert compared(bench)["state"] == "Comparing"
-    assert bench.condition("Progressing")["reason"] == "Comparing"
-    assert bench.condition("Progressing")["status"] == "False"
-    assert bench.condition("Degraded")["status"] == "False"
-    assert bench.status["engine"]["actuation"] == "Live"
+    harness = await comparing()
+    before = {pod["metadata"]["name"] for pod in harness.kube.all_of(DEPLOYMENT)}
+    await pass_minutes(harness, 5)
+    assert replicas(harness) == (2, 1)
+    assert before < {each["metadata"]["name"] for each in harness.kube.all_of(DEPLOYMENT)}
+    assert compared(harness)["state"] == "Comparing"
+    assert harness.condition("Progressing")["reason"] == "Comparing"
+    assert harness.condition("Progressing")["status"] == "False"
+    assert harness.condition("Degraded")["status"] == "False"
+    assert harness.status["engine"]["actuation"] == "Live"
 
 
 @pytest.mark.parametrize(
@@ -132,151 +132,151 @@ async def test_one_replica_has_it_and_the_others_stay() -> None:
 async def test_what_it_is_worth_stands_in_the_status_and_no_other_replica_follows(
     faster: float, result: str, edit: str
 ) -> None:
-    bench = await comparing(faster=faster)
-    await pass_minutes(bench, 10 * MINUTES)
-    found = compared(bench)
+    harness = await comparing(faster=faster)
+    await pass_minutes(harness, 10 * MINUTES)
+    found = compared(harness)
     assert (found["state"], found["result"]) == ("Compared", result)
     assert abs(float(found["percent"]) - 100 * faster) < 1
     low, high = map(float, found["intervalPercent"].split(" to "))
     assert low < float(found["percent"]) < high
     assert found["message"].endswith(edit)
-    assert replicas(bench) == (2, 1)
-    (told,) = events(bench, "Compared")
+    assert replicas(harness) == (2, 1)
+    (told,) = events(harness, "Compared")
     assert found["intervalPercent"] in told
 
 
 async def test_what_cannot_be_told_is_said_once_and_may_yet_be_told() -> None:
-    bench = await comparing(scatter=0.3)
-    await pass_minutes(bench, 3.5 * MINUTES)
-    assert compared(bench)["result"] == "CannotTell"
-    assert len(events(bench, "Compared")) == 1
-    metrics = bench.metrics
+    harness = await comparing(scatter=0.3)
+    await pass_minutes(harness, 3.5 * MINUTES)
+    assert compared(harness)["result"] == "CannotTell"
+    assert len(events(harness, "Compared")) == 1
+    metrics = harness.metrics
     assert isinstance(metrics, Serving)
     metrics.faster = 0.5
-    await pass_minutes(bench, 10 * MINUTES)
-    assert compared(bench)["result"] == "Faster"
-    assert len(events(bench, "Compared")) == 2
+    await pass_minutes(harness, 10 * MINUTES)
+    assert compared(harness)["result"] == "Faster"
+    assert len(events(harness, "Compared")) == 2
 
 
 async def test_the_result_survives_the_operator() -> None:
-    bench = await comparing(faster=0.1)
-    await pass_minutes(bench, 2 * MINUTES)
-    before, writes = compared(bench), len(bench.kube.writes)
-    bench.restart()
-    await pass_minutes(bench, 2 * MINUTES)
-    assert compared(bench) == before
-    assert len(events(bench, "Compared")) == 1
-    assert not [each for each in bench.kube.writes[writes:] if each.kind == DEPLOYMENT.kind]
+    harness = await comparing(faster=0.1)
+    await pass_minutes(harness, 2 * MINUTES)
+    before, writes = compared(harness), len(harness.kube.writes)
+    harness.restart()
+    await pass_minutes(harness, 2 * MINUTES)
+    assert compared(harness) == before
+    assert len(events(harness, "Compared")) == 1
+    assert not [each for each in harness.kube.writes[writes:] if each.kind == DEPLOYMENT.kind]
 
 
 async def test_a_lost_record_begins_the_comparison_anew_with_the_same_pods() -> None:
-    bench = await comparing(faster=0.1)
-    await pass_minutes(bench, 2 * MINUTES)
-    pods = compared(bench)["pod"]
-    bench.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
-    bench.restart()
-    await pass_minutes(bench, 1)
-    assert replicas(bench) == (2, 1)
-    assert (compared(bench)["state"], compared(bench)["pod"]) == ("Comparing", pods)
-    await pass_minutes(bench, 2 * MINUTES)
-    assert compared(bench)["result"] == "Faster"
+    harness = await comparing(faster=0.1)
+    await pass_minutes(harness, 2 * MINUTES)
+    pods = compared(harness)["pod"]
+    harness.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
+    harness.restart()
+    await pass_minutes(harness, 1)
+    assert replicas(harness) == (2, 1)
+    assert (compared(harness)["state"], compared(harness)["pod"]) == ("Comparing", pods)
+    await pass_minutes(harness, 2 * MINUTES)
+    assert compared(harness)["result"] == "Faster"
 
 
 async def test_enabled_makes_it_the_canary_of_a_rollout_and_all_follow() -> None:
-    bench = await comparing(faster=0.1)
-    await pass_minutes(bench, 2 * MINUTES)
-    revision, pod = compared(bench)["revision"], compared(bench)["pod"]
-    bench.edit({"speculation.adaptiveVerification": "Enabled"})
-    await bench.until_rolled()
-    assert replicas(bench) == (0, 3)
-    assert revision in bench.kube.names(DEPLOYMENT)[0]
-    assert pod in {each["metadata"]["name"] for each in bench.pods_of("kimi-")}
-    assert "adaptiveVerification" not in bench.status
+    harness = await comparing(faster=0.1)
+    await pass_minutes(harness, 2 * MINUTES)
+    revision, pod = compared(harness)["revision"], compared(harness)["pod"]
+    harness.edit({"speculation.adaptiveVerification": "Enabled"})
+    await harness.until_rolled()
+    assert replicas(harness) == (0, 3)
+    assert revision in harness.kube.names(DEPLOYMENT)[0]
+    assert pod in {each["metadata"]["name"] for each in harness.pods_of("kimi-")}
+    assert "adaptiveVerification" not in harness.status
 
 
 async def test_enabled_goes_back_where_it_was_shown_to_be_slower() -> None:
-    bench = await comparing(faster=-0.1)
-    await pass_minutes(bench, 2 * MINUTES)
-    bench.edit({"speculation.adaptiveVerification": "Enabled"})
-    await pass_minutes(bench, 5)
-    assert replicas(bench) == (3, 0)
-    assert bench.status["rollout"]["reason"] == "CanarySlower"
+    harness = await comparing(faster=-0.1)
+    await pass_minutes(harness, 2 * MINUTES)
+    harness.edit({"speculation.adaptiveVerification": "Enabled"})
+    await pass_minutes(harness, 5)
+    assert replicas(harness) == (3, 0)
+    assert harness.status["rollout"]["reason"] == "CanarySlower"
 
 
 async def test_disabled_gives_its_place_back() -> None:
-    bench = await comparing(faster=0.1)
-    await pass_minutes(bench, 2 * MINUTES)
-    bench.edit({"speculation.adaptiveVerification": "Disabled"})
-    await bench.until_rolled()
-    assert replicas(bench) == (3, 0)
-    assert len(bench.kube.names(DEPLOYMENT)) == 1
-    assert "adaptiveVerification" not in bench.status
+    harness = await comparing(faster=0.1)
+    await pass_minutes(harness, 2 * MINUTES)
+    harness.edit({"speculation.adaptiveVerification": "Disabled"})
+    await harness.until_rolled()
+    assert replicas(harness) == (3, 0)
+    assert len(harness.kube.names(DEPLOYMENT)) == 1
+    assert "adaptiveVerification" not in harness.status
 
 
 async def test_one_that_crashes_is_given_up_and_the_fleet_is_whole() -> None:
-    bench = await comparing()
-    await pass_minutes(bench, 5)
+    harness = await comparing()
+    await pass_minutes(harness, 5)
     crashed = [{"name": "vllm", "restartCount": 1, "state": {}}]
-    bench.set_ready(compared(bench)["pod"], containerStatuses=crashed)
-    await pass_minutes(bench, 5)
-    found = compared(bench)
+    harness.set_ready(compared(harness)["pod"], containerStatuses=crashed)
+    await pass_minutes(harness, 5)
+    found = compared(harness)
     assert (found["state"], found["reason"]) == ("Failed", "CanaryCrashed")
     assert "to try it once more" in found["message"]
-    assert replicas(bench) == (3, 0)
-    assert len(events(bench, "CanaryCrashed")) == 1
-    assert bench.condition("Degraded")["status"] == "False"
-    await pass_minutes(bench, MINUTES)
-    assert replicas(bench) == (3, 0)
-    bench.edit({"speculation.adaptiveVerification": "Disabled"})
-    await pass_minutes(bench, 1)
-    bench.edit(CANARY)
-    await pass_minutes(bench, 2)
-    assert replicas(bench) == (2, 1)
+    assert replicas(harness) == (3, 0)
+    assert len(events(harness, "CanaryCrashed")) == 1
+    assert harness.condition("Degraded")["status"] == "False"
+    await pass_minutes(harness, MINUTES)
+    assert replicas(harness) == (3, 0)
+    harness.edit({"speculation.adaptiveVerification": "Disabled"})
+    await pass_minutes(harness, 1)
+    harness.edit(CANARY)
+    await pass_minutes(harness, 2)
+    assert replicas(harness) == (2, 1)
 
 
 async def test_one_whose_requests_fail_is_given_up() -> None:
-    bench = await comparing()
-    metrics = bench.metrics
+    harness = await comparing()
+    metrics = harness.metrics
     assert isinstance(metrics, Serving)
     metrics.failing = 0.2
-    await pass_minutes(bench, 10)
-    assert (compared(bench)["state"], compared(bench)["reason"]) == ("Failed", "CanaryErrors")
-    assert replicas(bench) == (3, 0)
+    await pass_minutes(harness, 10)
+    assert (compared(harness)["state"], compared(harness)["reason"]) == ("Failed", "CanaryErrors")
+    assert replicas(harness) == (3, 0)
 
 
 async def test_one_that_was_given_up_is_compared_again_when_somebody_asks() -> None:
-    bench = await comparing()
-    bench.metrics.failing = 0.2
-    await pass_minutes(bench, 15)
-    assert compared(bench)["state"] == "Failed"
+    harness = await comparing()
+    harness.metrics.failing = 0.2
+    await pass_minutes(harness, 15)
+    assert compared(harness)["state"] == "Failed"
 
-    bench.metrics.failing = 0.0
-    assert await retried(bench.kube, KEY, bench.clock.at_s)
-    bench.loop.wake()
-    await pass_minutes(bench, 5)
-    assert compared(bench)["state"] == "Comparing"
+    harness.metrics.failing = 0.0
+    assert await retried(harness.kube, KEY, harness.clock.at_s)
+    harness.loop.wake()
+    await pass_minutes(harness, 5)
+    assert compared(harness)["state"] == "Comparing"
 
 
 async def test_a_rollout_goes_first_and_the_comparison_begins_anew_behind_it() -> None:
-    bench = await comparing(faster=0.1)
-    await pass_minutes(bench, 2 * MINUTES)
-    one = compared(bench)["revision"]
-    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
-    await pass_minutes(bench, 2)
-    assert compared(bench)["state"] == "Waiting"
-    assert compared(bench)["message"] == "a rollout is under way, and goes first."
-    assert replicas(bench) == (3, 0)
-    assert bench.status["rollout"]["stage"] == "Canary"
+    harness = await comparing(faster=0.1)
+    await pass_minutes(harness, 2 * MINUTES)
+    one = compared(harness)["revision"]
+    harness.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    await pass_minutes(harness, 2)
+    assert compared(harness)["state"] == "Waiting"
+    assert compared(harness)["message"] == "a rollout is under way, and goes first."
+    assert replicas(harness) == (3, 0)
+    assert harness.status["rollout"]["stage"] == "Canary"
     for _ in range(2 * MINUTES):
-        if compared(bench)["state"] == "Comparing":
+        if compared(harness)["state"] == "Comparing":
             break
-        await pass_minutes(bench, 1)
-    assert replicas(bench) == (2, 1)
-    assert bench.status["rollout"]["stage"] == "Complete"
-    assert compared(bench)["state"] == "Comparing"
-    assert compared(bench)["revision"] != one
-    await pass_minutes(bench, 2 * MINUTES)
-    assert compared(bench)["result"] == "Faster"
+        await pass_minutes(harness, 1)
+    assert replicas(harness) == (2, 1)
+    assert harness.status["rollout"]["stage"] == "Complete"
+    assert compared(harness)["state"] == "Comparing"
+    assert compared(harness)["revision"] != one
+    await pass_minutes(harness, 2 * MINUTES)
+    assert compared(harness)["result"] == "Faster"
 
 
 @pytest.mark.parametrize(
@@ -286,104 +286,104 @@ async def test_a_rollout_goes_first_and_the_comparison_begins_anew_behind_it() -
 async def test_without_a_neighbour_or_time_it_waits_and_says_for_what(
     changes: dict[str, Any], cure: str
 ) -> None:
-    bench = Bench({**FLEET, **CANARY, **changes})
-    await bench.until_ready()
-    assert compared(bench)["state"] == "Waiting"
-    assert cure in compared(bench)["message"]
-    assert replicas(bench)[1] == 0
+    harness = LoopHarness({**FLEET, **CANARY, **changes})
+    await harness.until_ready()
+    assert compared(harness)["state"] == "Waiting"
+    assert cure in compared(harness)["message"]
+    assert replicas(harness)[1] == 0
 
 
 async def test_a_single_replica_is_compared_where_there_is_room_for_one_more() -> None:
-    bench = Bench({**FLEET, **CANARY, "replicas": 1, "rollout.maxSurge": 1})
-    await bench.until_ready()
-    await pass_minutes(bench, 1)
-    assert replicas(bench) == (1, 1)
+    harness = LoopHarness({**FLEET, **CANARY, "replicas": 1, "rollout.maxSurge": 1})
+    await harness.until_ready()
+    await pass_minutes(harness, 1)
+    assert replicas(harness) == (1, 1)
 
 
 async def test_scaled_to_one_it_gives_way_and_comes_back_with_the_second() -> None:
-    bench = await comparing()
-    await pass_minutes(bench, 5)
-    bench.edit({"replicas": 1})
-    await pass_minutes(bench, 2)
-    assert replicas(bench) == (1, 0)
-    bench.edit({"replicas": 4})
-    await pass_minutes(bench, 2)
-    assert replicas(bench) == (3, 1)
+    harness = await comparing()
+    await pass_minutes(harness, 5)
+    harness.edit({"replicas": 1})
+    await pass_minutes(harness, 2)
+    assert replicas(harness) == (1, 0)
+    harness.edit({"replicas": 4})
+    await pass_minutes(harness, 2)
+    assert replicas(harness) == (3, 1)
 
 
 async def test_a_new_resource_starts_all_replicas_without_it_first() -> None:
-    bench = Bench({**FLEET, **CANARY})
-    await bench.tick()
-    assert replicas(bench) == (3, 0)
-    await bench.until_ready()
-    await pass_minutes(bench, 1)
-    assert replicas(bench) == (2, 1)
+    harness = LoopHarness({**FLEET, **CANARY})
+    await harness.tick()
+    assert replicas(harness) == (3, 0)
+    await harness.until_ready()
+    await pass_minutes(harness, 1)
+    assert replicas(harness) == (2, 1)
 
 
 async def test_no_other_replica_follows_where_the_others_are_taken_away_by_hand() -> None:
-    bench = await comparing()
-    await pass_minutes(bench, 5)
+    harness = await comparing()
+    await pass_minutes(harness, 5)
     (fleet,) = [
         each["metadata"]["name"]
-        for each in bench.kube.all_of(DEPLOYMENT)
+        for each in harness.kube.all_of(DEPLOYMENT)
         if not verifies_adaptively(each)
     ]
-    bench.kube.remove(DEPLOYMENT, "llm", fleet)
-    for pod in bench.pods_of(fleet):
-        bench.kube.remove(POD, "llm", pod["metadata"]["name"])
-    await pass_minutes(bench, 5)
-    assert replicas(bench) == (2, 1)
+    harness.kube.remove(DEPLOYMENT, "llm", fleet)
+    for pod in harness.pods_of(fleet):
+        harness.kube.remove(POD, "llm", pod["metadata"]["name"])
+    await pass_minutes(harness, 5)
+    assert replicas(harness) == (2, 1)
 
 
 async def test_a_fathom_that_calls_it_otherwise_goes_on_with_the_same_pods() -> None:
-    bench = await comparing(faster=0.1)
-    await pass_minutes(bench, 2 * MINUTES)
-    revision = compared(bench)["revision"]
+    harness = await comparing(faster=0.1)
+    await pass_minutes(harness, 2 * MINUTES)
+    revision = compared(harness)["revision"]
     renamed = json.loads(
-        json.dumps(bench.kube.all_of(DEPLOYMENT) + bench.kube.all_of(POD)).replace(
+        json.dumps(harness.kube.all_of(DEPLOYMENT) + harness.kube.all_of(POD)).replace(
             revision, "0123abcd"
         )
     )
     for kind in (DEPLOYMENT, POD):
-        for each in bench.kube.names(kind):
-            bench.kube.remove(kind, "llm", each)
+        for each in harness.kube.names(kind):
+            harness.kube.remove(kind, "llm", each)
     for each in renamed:
-        bench.kube.put(DEPLOYMENT if each["kind"] == "Deployment" else POD, each)
-    found = bench.kube.find(CONFIG_MAP, "kimi-tuning")
+        harness.kube.put(DEPLOYMENT if each["kind"] == "Deployment" else POD, each)
+    found = harness.kube.find(CONFIG_MAP, "kimi-tuning")
     data = {key: text.replace(revision, "0123abcd") for key, text in found["data"].items()}
-    bench.kube.put(CONFIG_MAP, {**found, "data": data})
-    bench.restart()
-    await pass_minutes(bench, 5)
-    assert compared(bench)["revision"] == "0123abcd"
-    assert compared(bench)["result"] == "Faster"
-    bench.edit({"speculation.adaptiveVerification": "Enabled"})
-    await bench.until_rolled()
-    assert bench.kube.names(DEPLOYMENT) == ["kimi-0123abcd"]
+    harness.kube.put(CONFIG_MAP, {**found, "data": data})
+    harness.restart()
+    await pass_minutes(harness, 5)
+    assert compared(harness)["revision"] == "0123abcd"
+    assert compared(harness)["result"] == "Faster"
+    harness.edit({"speculation.adaptiveVerification": "Enabled"})
+    await harness.until_rolled()
+    assert harness.kube.names(DEPLOYMENT) == ["kimi-0123abcd"]
 
 
 async def test_it_begins_when_every_replica_is_ready() -> None:
-    bench = Bench(FLEET)
-    await bench.until_ready()
-    (first, *_) = [pod["metadata"]["name"] for pod in bench.kube.all_of(POD)]
-    bench.set_ready(first, ready=False)
-    bench.edit(CANARY)
-    await bench.tick()
-    assert compared(bench)["message"] == "it begins when every replica is ready."
-    await pass_minutes(bench, 2)
-    assert replicas(bench) == (2, 1)
+    harness = LoopHarness(FLEET)
+    await harness.until_ready()
+    (first, *_) = [pod["metadata"]["name"] for pod in harness.kube.all_of(POD)]
+    harness.set_ready(first, ready=False)
+    harness.edit(CANARY)
+    await harness.tick()
+    assert compared(harness)["message"] == "it begins when every replica is ready."
+    await pass_minutes(harness, 2)
+    assert replicas(harness) == (2, 1)
 
 
 async def test_what_the_others_are_is_what_is_gone_back_to() -> None:
-    bench = await comparing()
-    await pass_minutes(bench, 5)
-    checkpoint = Checkpoint.of(bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"])
+    harness = await comparing()
+    await pass_minutes(harness, 5)
+    checkpoint = Checkpoint.of(harness.kube.find(CONFIG_MAP, "kimi-tuning")["data"])
     assert checkpoint.good_spec is not None
     assert "Canary" in checkpoint.good_spec
-    assert checkpoint.good_revision != compared(bench)["revision"]
-    bench.edit({"engine.image": "not an image"})
-    await pass_minutes(bench, 5)
-    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
-    assert replicas(bench) == (2, 1)
+    assert checkpoint.good_revision != compared(harness)["revision"]
+    harness.edit({"engine.image": "not an image"})
+    await pass_minutes(harness, 5)
+    assert harness.condition("Degraded")["reason"] == "InvalidSpec"
+    assert replicas(harness) == (2, 1)
 
 
 DRAFTING = {"speculation.drafting": "Canary"}
@@ -393,9 +393,9 @@ BATCH = 8
 class Counting(FakeMetrics):
     """Each pod serves eight requests at a time; those without drafts at a speed of their own."""
 
-    def __init__(self, bench: Bench, *, without: float) -> None:
-        super().__init__(bench.clock)
-        self._bench, self._without = bench, without
+    def __init__(self, harness: LoopHarness, *, without: float) -> None:
+        super().__init__(harness.clock)
+        self._bench, self._without = harness, without
         self._cells: dict[str, tuple[float, CellCounts]] = {}
         self._random = random.Random(5)
 
@@ -422,10 +422,10 @@ class Counting(FakeMetrics):
         )
 
 
-def pods_without_drafts(bench: Bench) -> set[str]:
+def pods_without_drafts(harness: LoopHarness) -> set[str]:
     return {
         pod["metadata"]["name"]
-        for pod in bench.kube.all_of(POD)
+        for pod in harness.kube.all_of(POD)
         if "--speculative-config" not in str(pod["spec"])
     }
 
@@ -440,61 +440,61 @@ def pods_without_drafts(bench: Bench) -> set[str]:
 async def test_what_drafts_are_worth_is_measured_in_one_replica_without(
     without: float, result: str, edit: str
 ) -> None:
-    bench = Bench({"replicas": 3})
-    await bench.until_ready()
-    bench.metrics = Counting(bench, without=without)
-    bench.edit(DRAFTING)
-    await pass_minutes(bench, 2 * MINUTES)
-    found = bench.status["drafting"]
+    harness = LoopHarness({"replicas": 3})
+    await harness.until_ready()
+    harness.metrics = Counting(harness, without=without)
+    harness.edit(DRAFTING)
+    await pass_minutes(harness, 2 * MINUTES)
+    found = harness.status["drafting"]
     assert (found["state"], found["result"]) == ("Compared", result)
     assert abs(float(found["percent"]) - 100 * (without - 1)) < 2
     assert found["message"].endswith(edit.format("spec.speculation.drafting"))
-    assert pods_without_drafts(bench) == {found["pod"]}
-    assert len(bench.kube.all_of(POD)) == 3
-    assert "adaptiveVerification" not in bench.status
+    assert pods_without_drafts(harness) == {found["pod"]}
+    assert len(harness.kube.all_of(POD)) == 3
+    assert "adaptiveVerification" not in harness.status
     # Depth is tuned by those that draft.
-    assert bench.status["engine"]["actuation"] == "Live"
-    assert bench.condition("Tuning")["reason"] != "DraftingDisabled"
-    assert bench.condition("Degraded")["status"] == "False"
+    assert harness.status["engine"]["actuation"] == "Live"
+    assert harness.condition("Tuning")["reason"] != "DraftingDisabled"
+    assert harness.condition("Degraded")["status"] == "False"
 
-    bench.edit({"speculation.drafting": "Enabled"})
-    await pass_minutes(bench, 5)
-    assert not pods_without_drafts(bench)
-    assert "drafting" not in bench.status
-    assert any("without drafts" in each for each in events(bench, "Reverted"))
+    harness.edit({"speculation.drafting": "Enabled"})
+    await pass_minutes(harness, 5)
+    assert not pods_without_drafts(harness)
+    assert "drafting" not in harness.status
+    assert any("without drafts" in each for each in events(harness, "Reverted"))
 
 
 async def test_a_replica_without_drafts_is_the_canary_once_none_is_to_draft() -> None:
-    bench = Bench({"replicas": 3})
-    await bench.until_ready()
-    bench.metrics = Counting(bench, without=1.5)
-    bench.edit(DRAFTING)
-    await pass_minutes(bench, 2 * MINUTES)
-    pod = bench.status["drafting"]["pod"]
-    bench.edit({"speculation.drafting": "Disabled"})
-    await bench.until_rolled()
-    assert pod in pods_without_drafts(bench)
-    assert len(pods_without_drafts(bench)) == 3
+    harness = LoopHarness({"replicas": 3})
+    await harness.until_ready()
+    harness.metrics = Counting(harness, without=1.5)
+    harness.edit(DRAFTING)
+    await pass_minutes(harness, 2 * MINUTES)
+    pod = harness.status["drafting"]["pod"]
+    harness.edit({"speculation.drafting": "Disabled"})
+    await harness.until_rolled()
+    assert pod in pods_without_drafts(harness)
+    assert len(pods_without_drafts(harness)) == 3
 
 
 async def test_from_one_comparison_to_the_other_there_is_one_replica_at_a_time() -> None:
-    bench = await comparing()
-    await pass_minutes(bench, 5)
-    assert replicas(bench) == (2, 1)
-    bench.edit({"speculation.adaptiveVerification": "Disabled", **DRAFTING})
+    harness = await comparing()
+    await pass_minutes(harness, 5)
+    assert replicas(harness) == (2, 1)
+    harness.edit({"speculation.adaptiveVerification": "Disabled", **DRAFTING})
     for _ in range(10):
-        await pass_minutes(bench, 1)
-        assert len(pods_with_it(bench)) + len(pods_without_drafts(bench)) <= 1
-    assert len(pods_without_drafts(bench)) == 1
-    assert bench.status["drafting"]["state"] == "Comparing"
+        await pass_minutes(harness, 1)
+        assert len(pods_with_it(harness)) + len(pods_without_drafts(harness)) <= 1
+    assert len(pods_without_drafts(harness)) == 1
+    assert harness.status["drafting"]["state"] == "Comparing"
 
 
 async def test_two_comparisons_at_once_are_refused_and_what_runs_goes_on() -> None:
-    bench = await comparing()
-    await pass_minutes(bench, 5)
-    bench.edit(DRAFTING)
-    await pass_minutes(bench, 2)
-    refused = bench.condition("Degraded")
+    harness = await comparing()
+    await pass_minutes(harness, 5)
+    harness.edit(DRAFTING)
+    await pass_minutes(harness, 2)
+    refused = harness.condition("Degraded")
     assert refused["reason"] == "InvalidSpec"
     assert "one thing is compared at a time" in refused["message"]
-    assert replicas(bench) == (2, 1)
+    assert replicas(harness) == (2, 1)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from benchmarks.tuner.course.course import WorldCourse
+from benchmarks.tuner.course.drawing import generator
+from benchmarks.tuner.fleet.engine import CourseEngine
+from benchmarks.tuner.fleet.load import Batch
+from benchmarks.tuner.fleet.normals import normals
+from benchmarks.tuner.fleet.plant import CoursePlant
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.measurement import PodCounters
-from fathom_bench.tuner.course.course import WorldCourse
-from fathom_bench.tuner.course.drawing import generator
-from fathom_bench.tuner.fleet.engine import CourseEngine
-from fathom_bench.tuner.fleet.load import Batch
-from fathom_bench.tuner.fleet.normals import normals
-from fathom_bench.tuner.fleet.plant import CoursePlant
+from fathom.measurement.counters import PodCounters
 from scenarios.test_arm import (
     CANARY,
     FLEET,
@@ -20,8 +20,8 @@ from scenarios.test_arm import (
     pods_with_it,
     replicas,
 )
-from support.bench import START_S, Bench, FakeMetrics
-from unit.bench.tuner.worlds import TICK_S, course, world
+from support.loop_harness import START_S, FakeMetrics, LoopHarness
+from unit.benchmarks.tuner.worlds import TICK_S, course, world
 
 TOKENS = 3
 NOISE = {"design_effect": 12, "step_spread": 0.25}
@@ -30,9 +30,9 @@ NOISE = {"design_effect": 12, "step_spread": 0.25}
 class Simulated(FakeMetrics):
     """Each pod serves a course's batches at depth `TOKENS`; those with it cut their drafts."""
 
-    def __init__(self, bench: Bench, acceptance: float) -> None:
-        super().__init__(bench.clock)
-        self._bench, self._acceptance = bench, acceptance
+    def __init__(self, harness: LoopHarness, acceptance: float) -> None:
+        super().__init__(harness.clock)
+        self._bench, self._acceptance = harness, acceptance
         self.courses = {cut: self._course(cut=cut) for cut in (False, True)}
         self._plants = {cut: CoursePlant.of(each) for cut, each in self.courses.items()}
         self._normals = normals(generator(self.courses[False].world, 1, "counts"))
@@ -82,13 +82,13 @@ class Simulated(FakeMetrics):
 async def test_it_is_worth_what_it_makes_of_a_step_at_equal_batch_and_depth(
     acceptance: float, result: str
 ) -> None:
-    bench = Bench(FLEET)
-    await bench.until_ready()
-    metrics = bench.metrics = Simulated(bench, acceptance)
-    bench.edit(CANARY)
-    await pass_minutes(bench, 80)
-    found = compared(bench)
+    harness = LoopHarness(FLEET)
+    await harness.until_ready()
+    metrics = harness.metrics = Simulated(harness, acceptance)
+    harness.edit(CANARY)
+    await pass_minutes(harness, 80)
+    found = compared(harness)
     assert (found["state"], found["result"]) == ("Compared", result)
     low, high = map(float, found["intervalPercent"].split(" to "))
     assert low - 1 <= 100 * metrics.gain() <= high + 1
-    assert replicas(bench) == (2, 1)
+    assert replicas(harness) == (2, 1)

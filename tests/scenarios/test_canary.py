@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
+from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
 from fathom.engine.depth import DepthDocument, flat
 from fathom.runtime.informer import informed
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
-from support.bench import Bench, FakeMetrics, holding, moved
+from support.loop_harness import FakeMetrics, LoopHarness, holding, moved
 
 MINUTES = 1440
 
@@ -22,11 +22,11 @@ MINUTES = 1440
 class Serving(FakeMetrics):
     """Each pod finishes a request a second; of those of one revision some share fails."""
 
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(bench.clock)
-        self._began_s = bench.clock.at_s
+    def __init__(self, harness: LoopHarness) -> None:
+        super().__init__(harness.clock)
+        self._began_s = harness.clock.at_s
         self.generation = 1
-        self.old = bench.kube.names(DEPLOYMENT)[0]
+        self.old = harness.kube.names(DEPLOYMENT)[0]
         self.failing = {"old": 0.0, "new": 0.0}
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
@@ -49,91 +49,95 @@ class Serving(FakeMetrics):
 
 
 @pytest.fixture
-async def trial() -> tuple[Bench, Serving]:
+async def trial() -> tuple[LoopHarness, Serving]:
     """Three replicas that serve, and an edit that needs new ones."""
-    bench = Bench({"replicas": 3, "rollout.canaryMinutes": MINUTES})
-    await bench.until_ready()
-    metrics = bench.metrics = Serving(bench)
-    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
-    return bench, metrics
+    harness = LoopHarness({"replicas": 3, "rollout.canaryMinutes": MINUTES})
+    await harness.until_ready()
+    metrics = harness.metrics = Serving(harness)
+    harness.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    return harness, metrics
 
 
-async def rollout_after(bench: Bench, minutes: float) -> dict[str, Any]:
-    until_s = bench.clock.at_s + 60 * minutes
-    while bench.clock.at_s < until_s:
-        bench.clock.at_s += min(await bench.tick() or 0, until_s - bench.clock.at_s)
-        bench.play_controllers()
-    found: dict[str, Any] = bench.status["rollout"]
+async def rollout_after(harness: LoopHarness, minutes: float) -> dict[str, Any]:
+    until_s = harness.clock.at_s + 60 * minutes
+    while harness.clock.at_s < until_s:
+        harness.clock.at_s += min(await harness.tick() or 0, until_s - harness.clock.at_s)
+        harness.play_controllers()
+    found: dict[str, Any] = harness.status["rollout"]
     return found
 
 
-async def test_it_is_watched_for_as_long_as_the_spec_says(trial: tuple[Bench, Serving]) -> None:
-    bench, _ = trial
-    rollout = await rollout_after(bench, 10)
+async def test_it_is_watched_for_as_long_as_the_spec_says(
+    trial: tuple[LoopHarness, Serving],
+) -> None:
+    harness, _ = trial
+    rollout = await rollout_after(harness, 10)
     assert rollout["stage"] == "Canary"
     (left,) = re.findall(r"watched for (\d+) more minutes?\.", rollout["message"])
     assert abs(MINUTES - 10 - int(left)) <= 2
 
 
-async def test_whose_requests_fail_goes_back(trial: tuple[Bench, Serving]) -> None:
-    bench, metrics = trial
+async def test_whose_requests_fail_goes_back(trial: tuple[LoopHarness, Serving]) -> None:
+    harness, metrics = trial
     metrics.failing["new"] = 0.2
-    rollout = await rollout_after(bench, 10)
+    rollout = await rollout_after(harness, 10)
     assert (rollout["stage"], rollout["reason"]) == ("RolledBack", "CanaryErrors")
     assert "20.0% of its 60 requests failed" in rollout["message"]
     assert "and 0.0% of the others'" in rollout["message"]
 
 
-async def test_where_all_fail_alike_it_is_no_worse(trial: tuple[Bench, Serving]) -> None:
-    bench, metrics = trial
+async def test_where_all_fail_alike_it_is_no_worse(trial: tuple[LoopHarness, Serving]) -> None:
+    harness, metrics = trial
     metrics.failing |= {"old": 0.2, "new": 0.2}
-    assert (await rollout_after(bench, 10))["stage"] == "Canary"
+    assert (await rollout_after(harness, 10))["stage"] == "Canary"
 
 
-async def test_how_far_it_is_is_told_unless_all_is_paused(trial: tuple[Bench, Serving]) -> None:
-    bench, _ = trial
-    rollout = await rollout_after(bench, 10)
-    progressing = bench.condition("Progressing")
+async def test_how_far_it_is_is_told_unless_all_is_paused(
+    trial: tuple[LoopHarness, Serving],
+) -> None:
+    harness, _ = trial
+    rollout = await rollout_after(harness, 10)
+    progressing = harness.condition("Progressing")
     between = f"From revision {rollout['stable']} to {rollout['revision']}: "
     assert (progressing["status"], progressing["reason"]) == ("True", "CanaryBaking")
     assert progressing["message"].startswith(between)
 
-    bench.edit({"rollout.paused": True})
-    await rollout_after(bench, 5)
-    assert bench.condition("Progressing")["reason"] == "RolloutPaused"
+    harness.edit({"rollout.paused": True})
+    await rollout_after(harness, 5)
+    assert harness.condition("Progressing")["reason"] == "RolloutPaused"
 
 
 async def test_a_verdict_that_no_watch_has_told_of_stands_after_a_restart(
-    trial: tuple[Bench, Serving],
+    trial: tuple[LoopHarness, Serving],
 ) -> None:
     """A stream may lose an event: what is recalled is what the API server has."""
-    bench, metrics = trial
-    assert (await rollout_after(bench, 1))["stage"] == "Canary"
-    before_the_verdict = deepcopy(bench.kube.all_of(CONFIG_MAP))
+    harness, metrics = trial
+    assert (await rollout_after(harness, 1))["stage"] == "Canary"
+    before_the_verdict = deepcopy(harness.kube.all_of(CONFIG_MAP))
     metrics.failing["new"] = 0.2
-    assert (await rollout_after(bench, 10))["stage"] == "RolledBack"
-    serving = [pod["metadata"]["name"] for pod in bench.kube.all_of(POD)]
+    assert (await rollout_after(harness, 10))["stage"] == "RolledBack"
+    serving = [pod["metadata"]["name"] for pod in harness.kube.all_of(POD)]
 
-    loop = bench.restart()
-    children = bench.world.children
+    loop = harness.restart()
+    children = harness.world.children
     async with informed(
-        children, bench.kube, bench.world.served, lambda _key: loop.wake()
+        children, harness.kube, harness.world.served, lambda _key: loop.wake()
     ) as listed:
         await asyncio.wait([listed])
         (config_maps,) = (feed for feed in children if feed.kind == CONFIG_MAP)
-        config_maps.listed((), str(bench.kube.version))
+        config_maps.listed((), str(harness.kube.version))
         for each in before_the_verdict:
             config_maps.put(each)
-        assert (await rollout_after(bench, 10))["stage"] == "RolledBack"
-    assert [pod["metadata"]["name"] for pod in bench.kube.all_of(POD)] == serving
+        assert (await rollout_after(harness, 10))["stage"] == "RolledBack"
+    assert [pod["metadata"]["name"] for pod in harness.kube.all_of(POD)] == serving
 
 
 class Deaf(Serving):
     """The new engines take no depth; the others have each as soon as it is written."""
 
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(bench)
-        self._bench = bench
+    def __init__(self, harness: LoopHarness) -> None:
+        super().__init__(harness)
+        self._bench = harness
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         text = self._bench.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
@@ -163,20 +167,20 @@ async def test_one_that_obeys_no_depth_goes_back_however_often_depth_is_written(
         schedule = flat((1, 3)[newer % 2], snapshot.settings.max_batch)
         return moved(found, DepthDocument(newer, schedule))
 
-    bench = Bench({"replicas": 3, "rollout.canaryMinutes": canary_minutes}, decide=decide)
-    await bench.until_ready()
-    bench.metrics = Deaf(bench)
-    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
-    rollout = await rollout_after(bench, 15)
+    harness = LoopHarness({"replicas": 3, "rollout.canaryMinutes": canary_minutes}, decide=decide)
+    await harness.until_ready()
+    harness.metrics = Deaf(harness)
+    harness.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    rollout = await rollout_after(harness, 15)
     assert (rollout["stage"], rollout["reason"]) == ("RolledBack", "DepthNotObeyed")
-    assert bench.kube.names(DEPLOYMENT) == [bench.metrics.old]
+    assert harness.kube.names(DEPLOYMENT) == [harness.metrics.old]
 
 
 class Unread(Deaf):
     """The new engines answer a while after they have become ready, or never."""
 
-    def __init__(self, bench: Bench, unread_s: float) -> None:
-        super().__init__(bench)
+    def __init__(self, harness: LoopHarness, unread_s: float) -> None:
+        super().__init__(harness)
         self._unread_s = unread_s
         self._asked_at_s: float | None = None
 
@@ -201,17 +205,17 @@ async def test_one_that_was_not_read_yet_is_not_taken_for_one_that_obeys(
     unread_s: float, ends: str
 ) -> None:
     """It has two minutes to be read; who wants no comparison, and has no metrics, goes on then."""
-    bench = Bench({"replicas": 3, "rollout.canaryMinutes": 0})
-    await bench.until_ready()
-    bench.metrics = Unread(bench, unread_s)
-    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    harness = LoopHarness({"replicas": 3, "rollout.canaryMinutes": 0})
+    await harness.until_ready()
+    harness.metrics = Unread(harness, unread_s)
+    harness.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
     rollout: dict[str, Any] = {}
     for _ in range(20):
-        rollout = await rollout_after(bench, 0.25)
+        rollout = await rollout_after(harness, 0.25)
         if "has not told yet which depth" in rollout["message"]:
             break
     assert rollout["stage"] == "Canary"
-    assert (await rollout_after(bench, 15))["reason"] == ends
+    assert (await rollout_after(harness, 15))["reason"] == ends
 
 
 class Late(Deaf):
@@ -226,36 +230,36 @@ class Late(Deaf):
         return Sample(tuple(each for each in found.counters if each.pod.startswith(self.old)))
 
 
-async def behind_once(**changes: Any) -> tuple[Bench, Late]:
+async def behind_once(**changes: Any) -> tuple[LoopHarness, Late]:
     """A canary that was found behind the document a moment ago."""
-    bench = Bench({"replicas": 3, "rollout.canaryMinutes": 20, **changes})
-    await bench.until_ready()
-    metrics = bench.metrics = Late(bench)
-    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    harness = LoopHarness({"replicas": 3, "rollout.canaryMinutes": 20, **changes})
+    await harness.until_ready()
+    metrics = harness.metrics = Late(harness)
+    harness.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
     for _ in range(200):
-        rollout = await rollout_after(bench, 1 / 60)
+        rollout = await rollout_after(harness, 1 / 60)
         if "any depth in force" in rollout["message"]:
-            return bench, metrics
+            return harness, metrics
     raise AssertionError(rollout)
 
 
 async def test_who_cannot_be_read_may_have_obeyed_meanwhile() -> None:
-    bench, metrics = await behind_once()
+    harness, metrics = await behind_once()
     metrics.blind = True
-    assert (await rollout_after(bench, 8))["stage"] == "Canary"
-    bench.restart()
-    assert (await rollout_after(bench, 1))["stage"] == "Canary"
+    assert (await rollout_after(harness, 8))["stage"] == "Canary"
+    harness.restart()
+    assert (await rollout_after(harness, 1))["stage"] == "Canary"
 
 
 @pytest.mark.parametrize("how", ["paused", "away"])
 async def test_a_pause_uses_up_no_patience_with_one_that_does_not_obey_yet(how: str) -> None:
-    bench, _ = await behind_once()
+    harness, _ = await behind_once()
     if how == "paused":
-        bench.edit({"rollout.paused": True})
-        await rollout_after(bench, 10)
-        bench.edit({"rollout.paused": False})
+        harness.edit({"rollout.paused": True})
+        await rollout_after(harness, 10)
+        harness.edit({"rollout.paused": False})
     else:
-        bench.clock.at_s += 900
-        bench.restart()
-    assert (await rollout_after(bench, 1))["stage"] == "Canary"
-    assert (await rollout_after(bench, 10))["reason"] == "DepthNotObeyed"
+        harness.clock.at_s += 900
+        harness.restart()
+    assert (await rollout_after(harness, 1))["stage"] == "Canary"
+    assert (await rollout_after(harness, 10))["reason"] == "DepthNotObeyed"

@@ -14,17 +14,17 @@ import pytest
 
 from fathom.api import names
 from fathom.api.crd import custom_resource_definition
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     OPTIONAL_KINDS,
     POD,
     POD_DISRUPTION_BUDGET,
     POD_MONITOR,
+    ServedApis,
 )
-from fathom.core.cluster.served import ServedApis
 from fathom.tuning.tuner import decide
-from support.bench import Bench
+from support.loop_harness import LoopHarness
 
 SERVED: Final = ServedApis(
     frozenset((kind.api_version, kind.kind) for kind in (POD_DISRUPTION_BUDGET, POD_MONITOR))
@@ -161,42 +161,42 @@ async def test_an_edit_ends_where_a_fresh_resource_ends_and_back(path: str) -> N
     before = {**FIRST, **case.beside}
     one, two = await _fresh(before), await _fresh({**before, path: case.value})
 
-    bench = _bench(before)
-    await _settled(bench)
-    bench.edit({path: case.value})
-    await _settled(bench)
-    assert _written(bench) == two
-    bench.resource["spec"] = _bench(before).resource["spec"]
-    bench.edit({})
-    await _settled(bench)
-    assert bool(case.stays) == (_written(bench) != one), case.stays or "it is not taken back"
+    harness = _bench(before)
+    await _settled(harness)
+    harness.edit({path: case.value})
+    await _settled(harness)
+    assert _written(harness) == two
+    harness.resource["spec"] = _bench(before).resource["spec"]
+    harness.edit({})
+    await _settled(harness)
+    assert bool(case.stays) == (_written(harness) != one), case.stays or "it is not taken back"
 
     seen = _without_kept(one) != _without_kept(two)
     assert seen != bool(case.unseen), case.unseen or "it has no effect"
 
 
 async def _fresh(changes: Mapping[str, Any]) -> dict[str, Any]:
-    bench = _bench(changes)
-    await _settled(bench)
-    return _written(bench)
+    harness = _bench(changes)
+    await _settled(harness)
+    return _written(harness)
 
 
-def _bench(changes: Mapping[str, Any]) -> Bench:
-    return Bench(copy.deepcopy(dict(changes)), served=SERVED, decide=decide)
+def _bench(changes: Mapping[str, Any]) -> LoopHarness:
+    return LoopHarness(copy.deepcopy(dict(changes)), served=SERVED, decide=decide)
 
 
-async def _settled(bench: Bench) -> None:
+async def _settled(harness: LoopHarness) -> None:
     for _ in range(3):
-        await bench.until_rolled()
+        await harness.until_rolled()
 
 
-def _written(bench: Bench) -> dict[str, Any]:
+def _written(harness: LoopHarness) -> dict[str, Any]:
     """Every child, less what tells one run from another."""
     found: dict[str, Any] = {}
     for kind in (*CHILD_KINDS, *OPTIONAL_KINDS):
         if kind == POD:
             continue
-        for body in copy.deepcopy(bench.kube.all_of(kind)):
+        for body in copy.deepcopy(harness.kube.all_of(kind)):
             metadata = body["metadata"]
             for each in ("uid", "resourceVersion", "generation", "creationTimestamp"):
                 metadata.pop(each, None)

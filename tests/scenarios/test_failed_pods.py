@@ -5,73 +5,73 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cluster.kinds import DEPLOYMENT, POD
-from fathom.core.times import rfc3339
-from support.bench import Bench
+from fathom.cluster.kinds import DEPLOYMENT, POD
+from fathom.times import rfc3339
+from support.loop_harness import LoopHarness
 
 SAID = "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu"
 REFUSED = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": SAID}
 
 
-def failed(bench: Bench, pod: dict[str, Any], name: str, *, ago_s: float = 0.0) -> None:
+def failed(harness: LoopHarness, pod: dict[str, Any], name: str, *, ago_s: float = 0.0) -> None:
     """Put a pod like this one beside it, which its node has refused."""
     other = copy.deepcopy(pod)
     other["metadata"] |= {
         "name": name,
         "uid": f"uid of {name}",
-        "creationTimestamp": rfc3339(bench.clock.at_s - ago_s),
+        "creationTimestamp": rfc3339(harness.clock.at_s - ago_s),
     }
-    bench.kube.put(POD, {**other, "status": REFUSED})
+    harness.kube.put(POD, {**other, "status": REFUSED})
 
 
-async def up() -> tuple[Bench, dict[str, Any]]:
+async def up() -> tuple[LoopHarness, dict[str, Any]]:
     """Two replicas."""
-    bench = Bench({"replicas": 2})
-    await bench.until_ready()
-    pods = bench.kube.all_of(POD)
-    return bench, copy.deepcopy(pods[0])
+    harness = LoopHarness({"replicas": 2})
+    await harness.until_ready()
+    pods = harness.kube.all_of(POD)
+    return harness, copy.deepcopy(pods[0])
 
 
 @pytest.mark.parametrize(("count", "more"), [(1, "failed: "), (20, "failed (19 more pods failed")])
 async def test_what_the_node_says_is_told_while_a_replica_is_missing(count: int, more: str) -> None:
-    bench, pod = await up()
-    bench.kube.remove(POD, "llm", bench.kube.names(POD)[1])
+    harness, pod = await up()
+    harness.kube.remove(POD, "llm", harness.kube.names(POD)[1])
     for number in range(count):
-        failed(bench, pod, f"kimi-failed-{number:02d}")
-    await bench.tick()
-    degraded = bench.condition("Degraded")
+        failed(harness, pod, f"kimi-failed-{number:02d}")
+    await harness.tick()
+    degraded = harness.condition("Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "PodFailing")
     assert f"UnexpectedAdmissionError: {SAID}" in degraded["message"]
     assert more in degraded["message"]
 
 
 async def test_old_ones_say_nothing_of_the_present_nor_do_any_where_all_serve() -> None:
-    bench, pod = await up()
-    failed(bench, pod, "kimi-failed")
-    await bench.tick()
-    assert bench.condition("Degraded")["status"] == "False"
-    bench.kube.remove(POD, "llm", "kimi-failed")
-    failed(bench, pod, "kimi-failed", ago_s=3600)
-    bench.kube.remove(POD, "llm", bench.kube.names(POD)[0])
-    await bench.tick()
-    assert bench.condition("Degraded")["status"] == "False"
+    harness, pod = await up()
+    failed(harness, pod, "kimi-failed")
+    await harness.tick()
+    assert harness.condition("Degraded")["status"] == "False"
+    harness.kube.remove(POD, "llm", "kimi-failed")
+    failed(harness, pod, "kimi-failed", ago_s=3600)
+    harness.kube.remove(POD, "llm", harness.kube.names(POD)[0])
+    await harness.tick()
+    assert harness.condition("Degraded")["status"] == "False"
 
 
 async def test_a_canary_whose_pods_are_refused_says_why_it_goes_back() -> None:
-    bench = Bench({"replicas": 2, "engine.startupMinutes": 5})
-    await bench.until_ready()
-    (old,) = bench.kube.names(DEPLOYMENT)
-    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    harness = LoopHarness({"replicas": 2, "engine.startupMinutes": 5})
+    await harness.until_ready()
+    (old,) = harness.kube.names(DEPLOYMENT)
+    harness.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
     for _ in range(900):
-        bench.clock.at_s += await bench.tick() or 0
-        bench.play_controllers()
-        for pod in bench.kube.all_of(POD):
+        harness.clock.at_s += await harness.tick() or 0
+        harness.play_controllers()
+        for pod in harness.kube.all_of(POD):
             if not pod["metadata"]["name"].startswith(old):
-                bench.kube.remove(POD, "llm", pod["metadata"]["name"])
-                failed(bench, pod, pod["metadata"]["name"])
-        if (bench.status.get("rollout") or {}).get("stage") == "RolledBack":
+                harness.kube.remove(POD, "llm", pod["metadata"]["name"])
+                failed(harness, pod, pod["metadata"]["name"])
+        if (harness.status.get("rollout") or {}).get("stage") == "RolledBack":
             break
-    rollout = bench.status["rollout"]
+    rollout = harness.status["rollout"]
     assert rollout["reason"] == "PodFailing"
     assert SAID in rollout["message"]
 
@@ -83,11 +83,11 @@ async def test_a_canary_whose_pods_are_refused_says_why_it_goes_back() -> None:
 async def test_a_spec_that_is_refused_hides_no_pod_that_fails(
     edit: dict[str, str], reason: str
 ) -> None:
-    bench, pod = await up()
-    bench.edit(edit)
-    failed(bench, pod, "kimi-failed")
-    bench.kube.remove(POD, "llm", bench.kube.names(POD)[0])
-    await bench.tick()
-    degraded = bench.condition("Degraded")
+    harness, pod = await up()
+    harness.edit(edit)
+    failed(harness, pod, "kimi-failed")
+    harness.kube.remove(POD, "llm", harness.kube.names(POD)[0])
+    await harness.tick()
+    degraded = harness.condition("Degraded")
     assert degraded["reason"] == reason
     assert f"UnexpectedAdmissionError: {SAID}" in degraded["message"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cluster.kinds import DEPLOYMENT, POD
+from fathom.cluster.kinds import DEPLOYMENT, POD
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
-from support.bench import Bench, holding
 from support.fake_kube import FakeKube
+from support.loop_harness import LoopHarness, holding
 from support.played_cluster import Engine, PlayedCluster
 
 NEW = "vllm/vllm-openai:v0.32.1"
@@ -68,21 +68,23 @@ ZEROS: Mapping[str, Mapping[str, Any]] = {
 
 @pytest.mark.parametrize("what", ZEROS)
 async def test_what_the_api_server_leaves_out_is_no_tug_of_war(what: str) -> None:
-    bench = Bench({"replicas": 2, "podTemplate": {"spec": ZEROS[what]}})
-    omitting(bench.kube)
+    harness = LoopHarness({"replicas": 2, "podTemplate": {"spec": ZEROS[what]}})
+    omitting(harness.kube)
     for _ in range(6):
-        await bench.tick()
-        bench.play_controllers()
-        bench.clock.at_s += 1
-    bench.kube.writes.clear()
-    await bench.run_for(3600)
-    assert bench.condition("Degraded")["status"] == "False", bench.condition("Degraded")["message"]
-    assert bench.kube.written("Deployment") == []
+        await harness.tick()
+        harness.play_controllers()
+        harness.clock.at_s += 1
+    harness.kube.writes.clear()
+    await harness.run_for(3600)
+    assert harness.condition("Degraded")["status"] == "False", harness.condition("Degraded")[
+        "message"
+    ]
+    assert harness.kube.written("Deployment") == []
 
 
 def lose_node_for_good(cluster: PlayedCluster, revision: str) -> str:
     """A node is dead: its pod is deleted by the node controller, and no kubelet ever confirms."""
-    kube = cluster.bench.kube
+    kube = cluster.harness.kube
     for pod in kube.all_of(POD):
         name = pod["metadata"]["name"]
         if cluster.revision_of(name) == revision and cluster._serves(pod):
@@ -118,7 +120,7 @@ async def test_a_node_that_dies_in_a_rollout_costs_its_replica_only_until_it_is_
     lose_node_for_good(cluster, "B")
     await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"B": 3})
     await cluster.run(600)
-    assert cluster.ready() == {"B": 3}, cluster.bench.condition("Progressing")["message"]
+    assert cluster.ready() == {"B": 3}, cluster.harness.condition("Progressing")["message"]
 
 
 async def test_a_pod_on_a_dead_node_does_not_keep_a_rollout_from_its_end() -> None:
@@ -130,7 +132,7 @@ async def test_a_pod_on_a_dead_node_does_not_keep_a_rollout_from_its_end() -> No
     cluster.edit({"engine.image": NEW})
     await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"B": 3})
     await cluster.run(600)
-    assert cluster.stage == "None", cluster.bench.condition("Progressing")["message"]
+    assert cluster.stage == "None", cluster.harness.condition("Progressing")["message"]
 
 
 async def canary_of(cluster: PlayedCluster) -> None:
@@ -156,70 +158,72 @@ async def test_a_mending_of_the_canary_is_not_vetoed_for_metrics_that_can_be_rea
     await canary_of(cluster)
     cluster.edit({"engine.image": NEWEST})
     await cluster.run(LONGEST_S, until=lambda: cluster.stage in {"Promoted", "RolledBack"})
-    assert cluster.stage == "Promoted", cluster.bench.status["rollout"]
+    assert cluster.stage == "Promoted", cluster.harness.status["rollout"]
 
 
-async def canary_in(bench: Bench) -> str:
+async def canary_in(harness: LoopHarness) -> str:
     """Edited, until the canary serves; the name of its pod."""
-    bench.edit({"engine.image": NEW})
+    harness.edit({"engine.image": NEW})
     for _ in range(30):
-        bench.clock.at_s += await bench.tick() or 0
-        bench.play_controllers()
-        if bench.status["rollout"]["reason"] == "CanaryBaking":
+        harness.clock.at_s += await harness.tick() or 0
+        harness.play_controllers()
+        if harness.status["rollout"]["reason"] == "CanaryBaking":
             break
-    (canary,) = bench.pods_of(f"kimi-{bench.status['rollout']['revision']}")
+    (canary,) = harness.pods_of(f"kimi-{harness.status['rollout']['revision']}")
     return str(canary["metadata"]["name"])
 
 
-async def test_a_sidecar_that_restarts_is_no_crash_of_the_engine(bench: Bench) -> None:
+async def test_a_sidecar_that_restarts_is_no_crash_of_the_engine(harness: LoopHarness) -> None:
     """As Istio's proxy does when its certificate cannot be had for a moment."""
-    canary = await canary_in(bench)
+    canary = await canary_in(harness)
     statuses = [
         {"name": "vllm", "restartCount": 0, "state": {"running": {}}},
         {"name": "istio-proxy", "restartCount": 1, "state": {"running": {}}},
     ]
-    bench.set_ready(canary, containerStatuses=statuses)
-    await bench.tick()
-    assert bench.status["rollout"]["stage"] == "Canary", bench.status["rollout"]["message"]
+    harness.set_ready(canary, containerStatuses=statuses)
+    await harness.tick()
+    assert harness.status["rollout"]["stage"] == "Canary", harness.status["rollout"]["message"]
 
 
-async def test_why_a_canary_cannot_be_created_is_what_it_goes_back_for(bench: Bench) -> None:
+async def test_why_a_canary_cannot_be_created_is_what_it_goes_back_for(
+    harness: LoopHarness,
+) -> None:
     """A ResourceQuota that leaves no room for it says so at once, in the Deployment's status."""
     said = 'pods "kimi" is forbidden: exceeded quota: gpus'
-    bench.edit({"engine.image": NEW, "rollout": {"maxUnavailable": 0, "maxSurge": 1}})
-    old = bench.kube.names(DEPLOYMENT)[0]
+    harness.edit({"engine.image": NEW, "rollout": {"maxUnavailable": 0, "maxSurge": 1}})
+    old = harness.kube.names(DEPLOYMENT)[0]
     for _ in range(600):
-        bench.clock.at_s += await bench.tick() or 0
-        for deployment in bench.kube.all_of(DEPLOYMENT):
+        harness.clock.at_s += await harness.tick() or 0
+        for deployment in harness.kube.all_of(DEPLOYMENT):
             if deployment["metadata"]["name"] != old and "status" not in deployment:
                 failure = {"type": "ReplicaFailure", "status": "True", "message": said}
-                bench.kube.put(DEPLOYMENT, {**deployment, "status": {"conditions": [failure]}})
-        if bench.status["rollout"]["stage"] == "RolledBack":
+                harness.kube.put(DEPLOYMENT, {**deployment, "status": {"conditions": [failure]}})
+        if harness.status["rollout"]["stage"] == "RolledBack":
             break
-    rollout = bench.status["rollout"]
+    rollout = harness.status["rollout"]
     assert (rollout["stage"], rollout["reason"]) == ("RolledBack", "ChildRefused")
     assert said in rollout["message"]
-    assert said in bench.condition("Degraded")["message"]
+    assert said in harness.condition("Degraded")["message"]
 
 
-async def test_mode_advise_is_the_stop_button_after_a_roll_back_too(bench: Bench) -> None:
+async def test_mode_advise_is_the_stop_button_after_a_roll_back_too(harness: LoopHarness) -> None:
     """What was rolled back may stand for days, and meanwhile somebody wants the tuner to stop."""
-    bench.metrics.generation = 0  # no engine takes a depth
-    bench.edit({"engine.image": NEW})
+    harness.metrics.generation = 0  # no engine takes a depth
+    harness.edit({"engine.image": NEW})
     for _ in range(400):
-        bench.clock.at_s += await bench.tick() or 0
-        bench.play_controllers()
-        if bench.status["rollout"]["stage"] == "RolledBack":
+        harness.clock.at_s += await harness.tick() or 0
+        harness.play_controllers()
+        if harness.status["rollout"]["stage"] == "RolledBack":
             break
-    assert bench.status["rollout"]["stage"] == "RolledBack"
-    bench.edit({"speculation.tuning": {"mode": "Advise"}})
+    assert harness.status["rollout"]["stage"] == "RolledBack"
+    harness.edit({"speculation.tuning": {"mode": "Advise"}})
     modes = set()
 
     def decide(snapshot: TuningSnapshot) -> TuningDecision:
         modes.add(str(snapshot.settings.mode))
         return holding(snapshot)
 
-    bench.decide = decide
-    await bench.run_for(600)
+    harness.decide = decide
+    await harness.run_for(600)
     assert modes == {"Advise"}
-    assert bench.status["rollout"]["stage"] == "RolledBack"
+    assert harness.status["rollout"]["stage"] == "RolledBack"

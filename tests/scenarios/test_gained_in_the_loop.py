@@ -4,11 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from fathom.core.cluster.kinds import CONFIG_MAP
+from fathom.cluster.kinds import CONFIG_MAP
 from fathom.runtime.ports import Decide
-from fathom.tuning.gained import Gained
+from fathom.tuning.gains import Gained
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
-from support.bench import START_S, Bench, holding
+from support.loop_harness import START_S, LoopHarness, holding
 
 HOUR_S = 3600.0
 GAINED = Gained(
@@ -30,35 +30,35 @@ def gaining(gained: Gained) -> Decide:
     return decide
 
 
-def shown(bench: Bench) -> dict[str, float]:
+def shown(harness: LoopHarness) -> dict[str, float]:
     return {
         sample.name: sample.value
-        for family in bench.world.telemetry.registry.collect()
+        for family in harness.world.telemetry.registry.collect()
         for sample in family.samples
         if sample.name.endswith(("gpu_hours", "gpu_hours_error"))
     }
 
 
-def kept(bench: Bench) -> dict[str, str]:
-    found: dict[str, str] = bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"]
+def kept(harness: LoopHarness) -> dict[str, str]:
+    found: dict[str, str] = harness.kube.find(CONFIG_MAP, "kimi-tuning")["data"]
     return found
 
 
-def kept_anew(bench: Bench, **data: str) -> None:
+def kept_anew(harness: LoopHarness, **data: str) -> None:
     """As somebody else, or another release, writes it."""
-    found: dict[str, Any] = bench.kube.find(CONFIG_MAP, "kimi-tuning")
-    bench.kube.put(CONFIG_MAP, found | {"data": kept(bench) | data})
+    found: dict[str, Any] = harness.kube.find(CONFIG_MAP, "kimi-tuning")
+    harness.kube.put(CONFIG_MAP, found | {"data": kept(harness) | data})
 
 
-async def gained(bench: Bench) -> None:
-    bench.decide = gaining(GAINED)
-    await bench.run_for(130)
+async def gained(harness: LoopHarness) -> None:
+    harness.decide = gaining(GAINED)
+    await harness.run_for(130)
 
 
-async def test_it_stands_in_the_status_and_on_the_metrics(bench: Bench) -> None:
-    await gained(bench)
+async def test_it_stands_in_the_status_and_on_the_metrics(harness: LoopHarness) -> None:
+    await gained(harness)
 
-    assert bench.status["gained"] == {
+    assert harness.status["gained"] == {
         "since": "2027-01-15T08:00:00Z",
         "percent": "5.0",
         "errorPercent": "0.5",
@@ -67,7 +67,7 @@ async def test_it_stands_in_the_status_and_on_the_metrics(bench: Bench) -> None:
         "measuredGpuHours": "40.00",
         "unmeasuredGpuHours": "1.50",
     }
-    assert shown(bench) == {
+    assert shown(harness) == {
         "fathom_gained_gpu_hours": 2.0,
         "fathom_gained_gpu_hours_error": 0.2,
         "fathom_measured_gpu_hours": 40.0,
@@ -75,88 +75,88 @@ async def test_it_stands_in_the_status_and_on_the_metrics(bench: Bench) -> None:
     }
 
 
-async def test_where_nothing_was_measured_there_is_no_gain_but_hours(bench: Bench) -> None:
-    bench.decide = gaining(Gained(since_s=START_S, unmeasured_gpu_s=HOUR_S))
-    await bench.run_for(130)
+async def test_where_nothing_was_measured_there_is_no_gain_but_hours(harness: LoopHarness) -> None:
+    harness.decide = gaining(Gained(since_s=START_S, unmeasured_gpu_s=HOUR_S))
+    await harness.run_for(130)
 
-    assert shown(bench) == {"fathom_measured_gpu_hours": 0.0, "fathom_unmeasured_gpu_hours": 1.0}
-    assert "percent" not in bench.status["gained"]
-    assert "gpuHours" not in bench.status["gained"]
-
-
-async def test_before_any_traffic_nothing_is_told(bench: Bench) -> None:
-    await bench.run_for(130)
-
-    assert "gained" not in bench.status
-    assert shown(bench) == {}
+    assert shown(harness) == {"fathom_measured_gpu_hours": 0.0, "fathom_unmeasured_gpu_hours": 1.0}
+    assert "percent" not in harness.status["gained"]
+    assert "gpuHours" not in harness.status["gained"]
 
 
-async def test_the_next_operator_goes_on_from_it(bench: Bench) -> None:
-    await gained(bench)
-    bench.decide = holding
-    bench.restart()
-    await bench.run_for(130)
+async def test_before_any_traffic_nothing_is_told(harness: LoopHarness) -> None:
+    await harness.run_for(130)
 
-    assert bench.status["gained"]["gpuHours"] == "2.00"
-    assert shown(bench)["fathom_gained_gpu_hours"] == 2.0
+    assert "gained" not in harness.status
+    assert shown(harness) == {}
 
 
-async def test_at_rest_it_is_no_reason_to_write(bench: Bench) -> None:
-    await gained(bench)
-    bench.kube.writes.clear()
-    await bench.run_for(600)
+async def test_the_next_operator_goes_on_from_it(harness: LoopHarness) -> None:
+    await gained(harness)
+    harness.decide = holding
+    harness.restart()
+    await harness.run_for(130)
 
-    assert bench.kube.writes == []
+    assert harness.status["gained"]["gpuHours"] == "2.00"
+    assert shown(harness)["fathom_gained_gpu_hours"] == 2.0
 
 
-async def test_what_an_earlier_release_kept_is_taken_over(bench: Bench) -> None:
+async def test_at_rest_it_is_no_reason_to_write(harness: LoopHarness) -> None:
+    await gained(harness)
+    harness.kube.writes.clear()
+    await harness.run_for(600)
+
+    assert harness.kube.writes == []
+
+
+async def test_what_an_earlier_release_kept_is_taken_over(harness: LoopHarness) -> None:
     """And without what was gained, which begins then."""
-    await gained(bench)
-    state = kept(bench)["state.json"]
-    found: dict[str, Any] = bench.kube.find(CONFIG_MAP, "kimi-tuning")
-    older = {key: text for key, text in kept(bench).items() if key != "gained.json"}
-    bench.kube.put(CONFIG_MAP, found | {"data": older})
-    bench.decide = holding
-    bench.restart()
-    await bench.run_for(130)
+    await gained(harness)
+    state = kept(harness)["state.json"]
+    found: dict[str, Any] = harness.kube.find(CONFIG_MAP, "kimi-tuning")
+    older = {key: text for key, text in kept(harness).items() if key != "gained.json"}
+    harness.kube.put(CONFIG_MAP, found | {"data": older})
+    harness.decide = holding
+    harness.restart()
+    await harness.run_for(130)
 
-    assert kept(bench)["state.json"] == state
-    assert Gained.read(kept(bench)["gained.json"]) == Gained()
-
-
-async def test_a_newer_release_s_field_is_passed_over(bench: Bench) -> None:
-    await gained(bench)
-    newer = json.loads(kept(bench)["gained.json"]) | {"later": [1]}
-    kept_anew(bench, **{"gained.json": json.dumps(newer)})
-    bench.decide = holding
-    bench.restart()
-    await bench.run_for(130)
-
-    assert bench.status["gained"]["gpuHours"] == "2.00"
+    assert kept(harness)["state.json"] == state
+    assert Gained.read(kept(harness)["gained.json"]) == Gained()
 
 
-async def test_what_cannot_be_read_begins_anew_and_the_rest_is_kept(bench: Bench) -> None:
-    await gained(bench)
-    kept_anew(bench, **{"gained.json": "junk"})
-    bench.decide = holding
-    bench.restart()
-    await bench.run_for(130)
+async def test_a_newer_release_s_field_is_passed_over(harness: LoopHarness) -> None:
+    await gained(harness)
+    newer = json.loads(kept(harness)["gained.json"]) | {"later": [1]}
+    kept_anew(harness, **{"gained.json": json.dumps(newer)})
+    harness.decide = holding
+    harness.restart()
+    await harness.run_for(130)
 
-    assert "gained" not in bench.status
-    assert Gained.read(kept(bench)["gained.json"]) == Gained()
-    told = [each for each in bench.kube.writes if "StateReset" in str(each.body)]
+    assert harness.status["gained"]["gpuHours"] == "2.00"
+
+
+async def test_what_cannot_be_read_begins_anew_and_the_rest_is_kept(harness: LoopHarness) -> None:
+    await gained(harness)
+    kept_anew(harness, **{"gained.json": "junk"})
+    harness.decide = holding
+    harness.restart()
+    await harness.run_for(130)
+
+    assert "gained" not in harness.status
+    assert Gained.read(kept(harness)["gained.json"]) == Gained()
+    told = [each for each in harness.kube.writes if "StateReset" in str(each.body)]
     assert len(told) == 1
 
 
 async def test_an_hour_counts_once_for_each_gpu_of_an_engine() -> None:
     """And data-parallel engines count their own seconds."""
-    bench = Bench({"engine.tensorParallelSize": 2, "engine.dataParallelSize": 2})
+    harness = LoopHarness({"engine.tensorParallelSize": 2, "engine.dataParallelSize": 2})
     seen: list[int] = []
 
     def decide(snapshot: TuningSnapshot) -> TuningDecision:
         seen.append(snapshot.gpus)
         return holding(snapshot)
 
-    bench.decide = decide
-    await bench.tick()
+    harness.decide = decide
+    await harness.tick()
     assert {*seen} == {2}

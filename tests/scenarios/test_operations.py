@@ -7,27 +7,28 @@ from typing import cast
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.cluster.kinds import DEPLOYMENT
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.plan import Plan, Progress, Template, WorkloadStep
-from fathom.core.plugin import PluginBundle
-from fathom.reconcile.writing.as_rendered import AsRendered
-from fathom.reconcile.writing.operations import Children, Patch, operations
+from fathom.cluster.kinds import DEPLOYMENT
+from fathom.cluster.manifest import Manifest
+from fathom.engine.plugin import PluginBundle
+from fathom.reconcile.operations import Children, Patch, operations
+from fathom.reconcile.renderings import AsRendered
 from fathom.resource import SpeculativeDeployment, parse
+from fathom.rollout.plan import Plan, Template, WorkloadStep
+from fathom.rollout.progress import Progress
 from fathom.runtime.gather import read_objects
-from support.bench import KEY, Bench
+from support.loop_harness import KEY, LoopHarness
 
 
 @pytest.mark.parametrize("shrinks", ["a", "b"])
-async def test_what_shrinks_goes_first(bench: Bench, shrinks: str) -> None:
+async def test_what_shrinks_goes_first(harness: LoopHarness, shrinks: str) -> None:
     """What grows may need its GPUs."""
-    (found,) = bench.kube.all_of(DEPLOYMENT)
+    (found,) = harness.kube.all_of(DEPLOYMENT)
     for revision in ("a", "b"):
         other = copy.deepcopy(found)
         other["metadata"] |= {"name": f"kimi-{revision}", "uid": f"uid-of-{revision}"}
         other["spec"]["replicas"] = 2
-        bench.kube.put(DEPLOYMENT, other)
-    objects = await read_objects(bench.world, KEY)
+        harness.kube.put(DEPLOYMENT, other)
+    objects = await read_objects(harness.world, KEY)
     assert objects is not None
     steps = tuple(
         WorkloadStep(DEPLOYMENT, f"kimi-{each}", each, 1 if each == shrinks else 3, Template.KEEP)
@@ -35,9 +36,9 @@ async def test_what_shrinks_goes_first(bench: Bench, shrinks: str) -> None:
     )
     progress = Progress(Reason.ROLLING_OUT, "")
     plan = Plan("b", steps, (), (), progress, mounts_plugin=False)
-    sd = parse(bench.resource)
+    sd = parse(harness.resource)
     assert isinstance(sd, SpeculativeDeployment)
-    children = Children(sd, bench.bundle, document=None, tuning_data=None)
+    children = Children(sd, harness.bundle, document=None, tuning_data=None)
 
     found = operations(objects, plan, children, AsRendered())
     todo = [each for each in found if isinstance(each, Patch)]
@@ -51,12 +52,12 @@ async def test_what_shrinks_goes_first(bench: Bench, shrinks: str) -> None:
 
 
 async def test_a_workload_is_looked_at_again_once_it_or_what_it_is_made_from_moves(
-    bench: Bench,
+    harness: LoopHarness,
 ) -> None:
-    objects = await read_objects(bench.world, KEY)
+    objects = await read_objects(harness.world, KEY)
     assert objects is not None
     (found,) = objects.workloads
-    key, sd, as_rendered = (DEPLOYMENT, found.name), parse(bench.resource), AsRendered()
+    key, sd, as_rendered = (DEPLOYMENT, found.name), parse(harness.resource), AsRendered()
     assert isinstance(sd, SpeculativeDeployment)
     as_it_is = WorkloadStep(DEPLOYMENT, found.name, found.revision, 2, Template.RENDER)
 
@@ -64,7 +65,7 @@ async def test_a_workload_is_looked_at_again_once_it_or_what_it_is_made_from_mov
         live: Manifest = objects.live[key],
         step: WorkloadStep = as_it_is,
         of: SpeculativeDeployment = sd,
-        bundle: PluginBundle = bench.bundle,
+        bundle: PluginBundle = harness.bundle,
     ) -> str:
         progress = Progress(Reason.UP_TO_DATE, "")
         plan = Plan(found.revision, (step,), (), (), progress, mounts_plugin=True)
@@ -74,7 +75,7 @@ async def test_a_workload_is_looked_at_again_once_it_or_what_it_is_made_from_mov
         return " ".join(each.why for each in todo if each.kind == DEPLOYMENT)
 
     live = objects.live[key]
-    scaled, other = copy.deepcopy(live), copy.deepcopy(bench.resource)
+    scaled, other = copy.deepcopy(live), copy.deepcopy(harness.resource)
     scaled["spec"] = {**cast("Manifest", live["spec"]), "replicas": 7}
     other["spec"]["engine"]["startupMinutes"] = 77
     edited = parse(other)
@@ -85,4 +86,4 @@ async def test_a_workload_is_looked_at_again_once_it_or_what_it_is_made_from_mov
         assert "spec.replicas is 2" in wrong(step=replace(as_it_is, replicas=3))
         # By the hash of what it is made from.
         assert "rendered-by" in wrong(of=edited)
-        assert "rendered-by" in wrong(bundle=replace(bench.bundle, content="bbbbbbbbbb"))
+        assert "rendered-by" in wrong(bundle=replace(harness.bundle, content="bbbbbbbbbb"))

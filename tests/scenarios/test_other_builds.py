@@ -14,11 +14,11 @@ import typer
 
 from fathom import __version__
 from fathom.api import names
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT
-from fathom.core.plugin import PluginBundle
-from fathom.inspect.asking.annotation import annotate
-from fathom.inspect.asking.rollout_command import asked_for
-from support.bench import KEY, Bench
+from fathom.cli.rollout import asked_for
+from fathom.cli.target import annotate
+from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT
+from fathom.engine.plugin import PluginBundle
+from support.loop_harness import KEY, LoopHarness
 
 A = PluginBundle({"fathom_vllm/__init__.py": "one = 1\n"}, "aaaaaaaaaa")
 B = PluginBundle({"fathom_vllm/__init__.py": "two = 2\n"}, "bbbbbbbbbb")
@@ -26,8 +26,8 @@ C = PluginBundle({"fathom_vllm/__init__.py": "three = 3\n"}, "cccccccccc")
 IMAGE = "vllm/vllm-openai:v0.32.1"
 
 
-def only(bench: Bench) -> dict[str, Any]:
-    (found,) = bench.kube.all_of(DEPLOYMENT)
+def only(harness: LoopHarness) -> dict[str, Any]:
+    (found,) = harness.kube.all_of(DEPLOYMENT)
     return found
 
 
@@ -36,62 +36,62 @@ def revision(manifest: dict[str, Any]) -> str:
     return found
 
 
-def plugins(bench: Bench) -> dict[str, str]:
+def plugins(harness: LoopHarness) -> dict[str, str]:
     """By revision: the plugin that its pods mount."""
     return {
         revision(each): each["metadata"]["annotations"][names.ANNOTATION_PLUGIN].split("-")[-1]
-        for each in bench.kube.all_of(DEPLOYMENT)
+        for each in harness.kube.all_of(DEPLOYMENT)
     }
 
 
-def of_another_build(bench: Bench, rendered_by: str) -> None:
+def of_another_build(harness: LoopHarness, rendered_by: str) -> None:
     """What runs is of a build that gave pods a minute to end."""
-    deployment = copy.deepcopy(only(bench))
+    deployment = copy.deepcopy(only(harness))
     deployment["metadata"]["annotations"][names.ANNOTATION_RENDERED_BY] = rendered_by
     pods = deployment["spec"]["template"]["spec"]
     pods["terminationGracePeriodSeconds"] = 60
-    bench.kube.put(DEPLOYMENT, deployment)
-    for pod in bench.kube.all_of(POD):
-        bench.kube.put(POD, {**pod, "spec": copy.deepcopy(pods)})
+    harness.kube.put(DEPLOYMENT, deployment)
+    for pod in harness.kube.all_of(POD):
+        harness.kube.put(POD, {**pod, "spec": copy.deepcopy(pods)})
 
 
-def leads(bench: Bench, bundle: PluginBundle) -> None:
+def leads(harness: LoopHarness, bundle: PluginBundle) -> None:
     """An operator of this build takes over."""
-    bench.bundle = bundle
-    bench.restart()
-    bench.kube.writes.clear()
+    harness.bundle = bundle
+    harness.restart()
+    harness.kube.writes.clear()
 
 
 @pytest.fixture
-async def upgraded(bench: Bench) -> Bench:
+async def upgraded(harness: LoopHarness) -> LoopHarness:
     """Two replicas that build A has rendered, and build B has seen."""
-    leads(bench, B)
-    await bench.run_for(60)
-    return bench
+    leads(harness, B)
+    await harness.run_for(60)
+    return harness
 
 
-async def ask(bench: Bench) -> str:
+async def ask(harness: LoopHarness) -> str:
     """As `kubectl fathom rollout`; the revision."""
-    offered = await asked_for(bench.kube, KEY)
+    offered = await asked_for(harness.kube, KEY)
     assert offered is not None
-    bench.loop.wake()
+    harness.loop.wake()
     return offered.revision
 
 
-async def withdraw(bench: Bench) -> None:
-    await annotate(bench.kube, KEY, names.ANNOTATION_ROLLOUT, None)
-    bench.loop.wake()
+async def withdraw(harness: LoopHarness) -> None:
+    await annotate(harness.kube, KEY, names.ANNOTATION_ROLLOUT, None)
+    harness.loop.wake()
 
 
-async def canary(bench: Bench) -> None:
+async def canary(harness: LoopHarness) -> None:
     """Its workload is there, and its pod serves."""
     for _ in range(10):
-        await bench.run_for(10)
-        bench.play_controllers()
-        if len({revision(pod) for pod in bench.kube.all_of(POD)}) > 1:
+        await harness.run_for(10)
+        harness.play_controllers()
+        if len({revision(pod) for pod in harness.kube.all_of(POD)}) > 1:
             break
-    await bench.tick()
-    assert bench.status["rollout"]["stage"] == "Canary"
+    await harness.tick()
+    assert harness.status["rollout"]["stage"] == "Canary"
 
 
 BUILDS = ["0.1.0", "0.1.0 0123456789abcdef", "0.2.0 0123456789abcdef", "0.0.9", ""]
@@ -100,48 +100,50 @@ BUILDS = ["0.1.0", "0.1.0 0123456789abcdef", "0.2.0 0123456789abcdef", "0.0.9", 
 @pytest.mark.parametrize("rendered_by", BUILDS)
 @pytest.mark.parametrize("mode", ["Auto", "Static"])
 async def test_an_upgrade_restarts_nothing(mode: str, rendered_by: str) -> None:
-    bench = Bench({"replicas": 3, "speculation.tuning.mode": mode})
-    await bench.until_ready()
-    of_another_build(bench, rendered_by)
-    template = only(bench)["spec"]["template"]
-    leads(bench, bench.bundle)
-    await bench.run_for(600)
-    assert bench.kube.written("Deployment") == []
-    bench.edit({"replicas": 2, "rollout.maxUnavailable": 2})
-    await bench.until_ready()
-    assert only(bench)["spec"]["template"] == template
-    assert only(bench)["spec"]["replicas"] == 2
-    offered = bench.status["rollout"]
+    harness = LoopHarness({"replicas": 3, "speculation.tuning.mode": mode})
+    await harness.until_ready()
+    of_another_build(harness, rendered_by)
+    template = only(harness)["spec"]["template"]
+    leads(harness, harness.bundle)
+    await harness.run_for(600)
+    assert harness.kube.written("Deployment") == []
+    harness.edit({"replicas": 2, "rollout.maxUnavailable": 2})
+    await harness.until_ready()
+    assert only(harness)["spec"]["template"] == template
+    assert only(harness)["spec"]["replicas"] == 2
+    offered = harness.status["rollout"]
     assert (offered["stage"], offered["reason"]) == ("Offered", "RenderedOtherwise")
     assert offered["why"] == "terminationGracePeriodSeconds: 60 became 140"
 
 
-async def test_what_is_rendered_alike_is_of_no_other_build(bench: Bench) -> None:
+async def test_what_is_rendered_alike_is_of_no_other_build(harness: LoopHarness) -> None:
     """A Fathom that left no hash is one, too: what it lacks of ours, if anything, would be told."""
-    leads(bench, bench.bundle)
-    await bench.run_for(600)
-    assert bench.kube.writes == []
-    deployment = copy.deepcopy(only(bench))
+    leads(harness, harness.bundle)
+    await harness.run_for(600)
+    assert harness.kube.writes == []
+    deployment = copy.deepcopy(only(harness))
     deployment["metadata"]["annotations"][names.ANNOTATION_RENDERED_BY] = "0.1.0"
     deployment["spec"]["template"]["spec"]["tolerations"] += [{"key": "by-a-webhook"}]
-    bench.kube.put(DEPLOYMENT, deployment)
-    leads(bench, bench.bundle)
-    await bench.run_for(600)
-    assert bench.kube.writes == []
-    assert "rollout" not in bench.status
+    harness.kube.put(DEPLOYMENT, deployment)
+    leads(harness, harness.bundle)
+    await harness.run_for(600)
+    assert harness.kube.writes == []
+    assert "rollout" not in harness.status
 
 
-async def test_two_builds_that_take_turns_write_no_pods(bench: Bench) -> None:
-    template = only(bench)["spec"]["template"]
+async def test_two_builds_that_take_turns_write_no_pods(harness: LoopHarness) -> None:
+    template = only(harness)["spec"]["template"]
     for bundle in (B, A, B, A):
-        leads(bench, bundle)
-        await bench.run_for(300)
-        assert only(bench)["spec"]["template"] == template
-        assert bench.kube.written("Deployment") == []
-        assert ("rollout" in bench.status) is (bundle is B)
+        leads(harness, bundle)
+        await harness.run_for(300)
+        assert only(harness)["spec"]["template"] == template
+        assert harness.kube.written("Deployment") == []
+        assert ("rollout" in harness.status) is (bundle is B)
 
 
-async def test_the_status_says_what_is_kept_and_how_to_have_it_otherwise(upgraded: Bench) -> None:
+async def test_the_status_says_what_is_kept_and_how_to_have_it_otherwise(
+    upgraded: LoopHarness,
+) -> None:
     offered, progressing = upgraded.status["rollout"], upgraded.condition("Progressing")
     stable = revision(only(upgraded))
     assert offered["stable"] == stable
@@ -160,7 +162,7 @@ async def test_the_status_says_what_is_kept_and_how_to_have_it_otherwise(upgrade
     assert upgraded.kube.writes == []
 
 
-async def test_what_is_asked_for_is_rolled_out_by_a_canary(upgraded: Bench) -> None:
+async def test_what_is_asked_for_is_rolled_out_by_a_canary(upgraded: LoopHarness) -> None:
     before = revision(only(upgraded))
     asked = await ask(upgraded)
     await canary(upgraded)
@@ -186,7 +188,7 @@ async def test_what_is_asked_for_is_rolled_out_by_a_canary(upgraded: Bench) -> N
 
 
 async def test_its_live_edits_roll_nothing_and_an_edit_rolls_to_a_name_of_its_own(
-    upgraded: Bench,
+    upgraded: LoopHarness,
 ) -> None:
     plain, asked = revision(only(upgraded)), await ask(upgraded)
     await upgraded.until_rolled()
@@ -204,7 +206,7 @@ async def test_its_live_edits_roll_nothing_and_an_edit_rolls_to_a_name_of_its_ow
 
 @pytest.mark.parametrize("bundle", [A, C])
 async def test_another_build_goes_on_with_what_was_begun(
-    upgraded: Bench, bundle: PluginBundle
+    upgraded: LoopHarness, bundle: PluginBundle
 ) -> None:
     before, asked = revision(only(upgraded)), await ask(upgraded)
     await canary(upgraded)
@@ -218,7 +220,9 @@ async def test_another_build_goes_on_with_what_was_begun(
     assert offered["revision"] not in {asked, before}
 
 
-async def test_another_build_does_not_begin_what_was_not_meant_for_it(upgraded: Bench) -> None:
+async def test_another_build_does_not_begin_what_was_not_meant_for_it(
+    upgraded: LoopHarness,
+) -> None:
     before, asked = revision(only(upgraded)), await ask(upgraded)
     await upgraded.tick()
     assert upgraded.status["rollout"]["stage"] == "Settling"
@@ -232,7 +236,7 @@ async def test_another_build_does_not_begin_what_was_not_meant_for_it(upgraded: 
     assert plugins(upgraded) == {asked: "bbbbbbbbbb"}
 
 
-async def test_withdrawn_it_turns_round(upgraded: Bench) -> None:
+async def test_withdrawn_it_turns_round(upgraded: LoopHarness) -> None:
     before = revision(only(upgraded))
     await ask(upgraded)
     await canary(upgraded)
@@ -242,7 +246,7 @@ async def test_withdrawn_it_turns_round(upgraded: Bench) -> None:
     assert upgraded.status["rollout"]["stage"] == "Offered"
 
 
-async def test_an_edit_supersedes_it(upgraded: Bench) -> None:
+async def test_an_edit_supersedes_it(upgraded: LoopHarness) -> None:
     asked = await ask(upgraded)
     await canary(upgraded)
     upgraded.edit({"engine.image": IMAGE})
@@ -252,22 +256,22 @@ async def test_an_edit_supersedes_it(upgraded: Bench) -> None:
     assert only(upgraded)["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
 
 
-async def vetoed(bench: Bench) -> str:
+async def vetoed(harness: LoopHarness) -> str:
     """The canary crashes."""
-    asked = await ask(bench)
-    await canary(bench)
-    for pod in bench.kube.all_of(POD):
+    asked = await ask(harness)
+    await canary(harness)
+    for pod in harness.kube.all_of(POD):
         if revision(pod) == asked:
             crashed = {"name": "vllm", "restartCount": 3, "state": {}}
-            bench.set_ready(pod["metadata"]["name"], ready=False, containerStatuses=[crashed])
-    await bench.tick()
-    assert bench.status["rollout"]["stage"] == "RolledBack"
-    bench.play_controllers()
+            harness.set_ready(pod["metadata"]["name"], ready=False, containerStatuses=[crashed])
+    await harness.tick()
+    assert harness.status["rollout"]["stage"] == "RolledBack"
+    harness.play_controllers()
     return asked
 
 
 @pytest.mark.parametrize("lost", [False, True])
-async def test_a_veto_outlives_builds_that_take_turns(upgraded: Bench, *, lost: bool) -> None:
+async def test_a_veto_outlives_builds_that_take_turns(upgraded: LoopHarness, *, lost: bool) -> None:
     before = revision(only(upgraded))
     asked = await vetoed(upgraded)
     if lost:
@@ -294,7 +298,7 @@ async def test_a_veto_outlives_builds_that_take_turns(upgraded: Bench, *, lost: 
 @pytest.mark.parametrize("bundle", [A, B, C])
 @pytest.mark.parametrize("unseen", [False, True])
 async def test_what_was_rolled_out_is_known_by_its_workload(
-    upgraded: Bench, bundle: PluginBundle, *, unseen: bool
+    upgraded: LoopHarness, bundle: PluginBundle, *, unseen: bool
 ) -> None:
     """Where what was kept is lost, and the status as well."""
     asked = await ask(upgraded)
@@ -310,58 +314,58 @@ async def test_what_was_rolled_out_is_known_by_its_workload(
     assert upgraded.kube.written("Deployment") == []
 
 
-def renamed(bench: Bench, to: str) -> None:
+def renamed(harness: LoopHarness, to: str) -> None:
     """As a build calls the pods of this spec that knows other fields, or other engines."""
-    (before,) = plugins(bench)
+    (before,) = plugins(harness)
     for kind in (DEPLOYMENT, POD):
-        for each in copy.deepcopy(bench.kube.all_of(kind)):
-            bench.kube.remove(kind, "llm", each["metadata"]["name"])
-            bench.kube.put(kind, json.loads(json.dumps(each).replace(before, to)))
+        for each in copy.deepcopy(harness.kube.all_of(kind)):
+            harness.kube.remove(kind, "llm", each["metadata"]["name"])
+            harness.kube.put(kind, json.loads(json.dumps(each).replace(before, to)))
 
 
 async def test_pods_with_a_name_from_elsewhere_stay_where_the_status_knows_them(
-    bench: Bench,
+    harness: LoopHarness,
 ) -> None:
-    renamed(bench, "01de4a11")
-    bench.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
-    leads(bench, B)
-    await bench.run_for(600)
-    assert plugins(bench) == {"01de4a11": "aaaaaaaaaa"}
-    assert bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"]["revision"] == "01de4a11"
-    assert bench.status["rollout"]["stage"] == "Offered"
+    renamed(harness, "01de4a11")
+    harness.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
+    leads(harness, B)
+    await harness.run_for(600)
+    assert plugins(harness) == {"01de4a11": "aaaaaaaaaa"}
+    assert harness.kube.find(CONFIG_MAP, "kimi-tuning")["data"]["revision"] == "01de4a11"
+    assert harness.status["rollout"]["stage"] == "Offered"
 
 
-async def test_an_edit_that_nobody_has_seen_is_still_rolled_out(bench: Bench) -> None:
-    renamed(bench, "01de4a11")
-    bench.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
-    bench.edit({"engine.image": IMAGE})
-    leads(bench, B)
-    await bench.run_for(60)
-    assert bench.status["rollout"]["stage"] in {"Settling", "Canary"}
+async def test_an_edit_that_nobody_has_seen_is_still_rolled_out(harness: LoopHarness) -> None:
+    renamed(harness, "01de4a11")
+    harness.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
+    harness.edit({"engine.image": IMAGE})
+    leads(harness, B)
+    await harness.run_for(60)
+    assert harness.status["rollout"]["stage"] in {"Settling", "Canary"}
 
 
 @pytest.mark.parametrize("rendered_by", ["0.1.0", "0.1.0 0123456789abcdef"])
 async def test_the_plugin_of_pods_that_are_kept_is_made_again(
-    bench: Bench, rendered_by: str
+    harness: LoopHarness, rendered_by: str
 ) -> None:
     """Else a pod whose node dies has no successor."""
-    of_another_build(bench, rendered_by)
-    bench.kube.remove(CONFIG_MAP, "llm", "kimi-plugin-aaaaaaaaaa")
-    leads(bench, bench.bundle)
-    await bench.run_for(60)
-    assert "kimi-plugin-aaaaaaaaaa" in bench.kube.names(CONFIG_MAP)
+    of_another_build(harness, rendered_by)
+    harness.kube.remove(CONFIG_MAP, "llm", "kimi-plugin-aaaaaaaaaa")
+    leads(harness, harness.bundle)
+    await harness.run_for(60)
+    assert "kimi-plugin-aaaaaaaaaa" in harness.kube.names(CONFIG_MAP)
 
 
-def is_paused(bench: Bench) -> None:
-    bench.resource["metadata"].setdefault("annotations", {})[names.ANNOTATION_PAUSED] = "true"
+def is_paused(harness: LoopHarness) -> None:
+    harness.resource["metadata"].setdefault("annotations", {})[names.ANNOTATION_PAUSED] = "true"
 
 
-def says_paused(bench: Bench) -> None:
-    bench.edit({"rollout.paused": True})
+def says_paused(harness: LoopHarness) -> None:
+    harness.edit({"rollout.paused": True})
 
 
 @pytest.mark.parametrize("pause", [is_paused, says_paused])
-async def test_paused_it_waits(upgraded: Bench, pause: Callable[[Bench], None]) -> None:
+async def test_paused_it_waits(upgraded: LoopHarness, pause: Callable[[LoopHarness], None]) -> None:
     pause(upgraded)
     await ask(upgraded)
     await upgraded.run_for(300)
@@ -369,10 +373,10 @@ async def test_paused_it_waits(upgraded: Bench, pause: Callable[[Bench], None]) 
 
 
 async def test_where_nothing_is_offered_the_command_says_so(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
+    harness: LoopHarness, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(typer.Exit) as ended:
-        await asked_for(bench.kube, KEY)
+        await asked_for(harness.kube, KEY)
     assert ended.value.exit_code == 2
     assert "Nothing is offered for llm/kimi" in capsys.readouterr().err
-    assert names.ANNOTATION_ROLLOUT not in bench.resource["metadata"].get("annotations", {})
+    assert names.ANNOTATION_ROLLOUT not in harness.resource["metadata"].get("annotations", {})

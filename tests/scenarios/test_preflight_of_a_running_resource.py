@@ -2,14 +2,12 @@
 
 import asyncio
 
-from fathom.core.cluster.kinds import DEPLOYMENT
-from fathom.core.models.config import ModelConfig
-from fathom.core.models.facts import ModelFacts, ModelRef
+from fathom.cluster.kinds import DEPLOYMENT
+from fathom.model_facts import ModelConfig, ModelFacts, ModelRef
 from fathom.reconcile.holding import PATIENCE_S
-from fathom.runtime.loops import pass_after_pass
-from fathom.runtime.model_cache import NOT_YET
-from fathom.runtime.turns import Turns
-from support.bench import AT_ONCE, Bench
+from fathom.runtime.caches import NOT_YET
+from fathom.runtime.loops import Turns, pass_after_pass
+from support.loop_harness import AT_ONCE, LoopHarness
 from support.waiting import turns, until
 
 TARGET = ModelRef("org/target")
@@ -20,73 +18,73 @@ OTHER = ModelFacts(ModelConfig(hidden_size=32))
 CHANGES = {"model.id": TARGET.id, "draft.id": DRAFT.id, "draft.revision": DRAFT.revision}
 
 
-async def past_waiting(models: dict[ModelRef, ModelFacts]) -> Bench:
+async def past_waiting(models: dict[ModelRef, ModelFacts]) -> LoopHarness:
     """A replica that serves, of a spec of which the hub told nothing in time."""
-    bench = Bench(CHANGES, models=models)
-    await bench.until_ready()
-    assert bench.kube.names(DEPLOYMENT) == []
-    bench.clock.at_s += PATIENCE_S
-    await bench.until_ready()
-    return bench
+    harness = LoopHarness(CHANGES, models=models)
+    await harness.until_ready()
+    assert harness.kube.names(DEPLOYMENT) == []
+    harness.clock.at_s += PATIENCE_S
+    await harness.until_ready()
+    return harness
 
 
 async def test_unknown_until_known_and_what_runs_does_not_wait_for_it() -> None:
-    bench = await past_waiting({TARGET: NOT_YET, DRAFT: NOT_YET})
-    before = bench.condition("DraftCompatible")
+    harness = await past_waiting({TARGET: NOT_YET, DRAFT: NOT_YET})
+    before = harness.condition("DraftCompatible")
 
-    bench.models |= {TARGET: FITS, DRAFT: FITS}
-    bench.told[DRAFT]()
-    await bench.loop.tick()
+    harness.models |= {TARGET: FITS, DRAFT: FITS}
+    harness.told[DRAFT]()
+    await harness.loop.tick()
 
-    assert bench.status["ready"] == "1/1"
+    assert harness.status["ready"] == "1/1"
     assert (before["status"], before["reason"]) == ("Unknown", "NotChecked")
     assert "(it is being asked for)" in before["message"]
-    assert bench.condition("DraftCompatible")["reason"] == "Compatible"
-    assert bench.status["draft"] == {"family": "EAGLE-3"}
+    assert harness.condition("DraftCompatible")["reason"] == "Compatible"
+    assert harness.status["draft"] == {"family": "EAGLE-3"}
 
 
 async def test_what_runs_without_an_answer_does_not_wait_for_one_again() -> None:
-    bench = await past_waiting({TARGET: NOT_YET, DRAFT: NOT_YET})
-    bench.restart()
-    bench.edit({"replicas": 2})
-    await bench.until_ready()
-    assert bench.status["ready"] == "2/2"
-    assert bench.condition("Progressing")["reason"] == "UpToDate"
+    harness = await past_waiting({TARGET: NOT_YET, DRAFT: NOT_YET})
+    harness.restart()
+    harness.edit({"replicas": 2})
+    await harness.until_ready()
+    assert harness.status["ready"] == "2/2"
+    assert harness.condition("Progressing")["reason"] == "UpToDate"
 
 
 async def test_a_sleeping_loop_wakes_when_more_is_known() -> None:
-    bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
-    await bench.until_ready()
-    task = asyncio.create_task(pass_after_pass(bench.loop, Turns(), AT_ONCE))
+    harness = LoopHarness(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
+    await harness.until_ready()
+    task = asyncio.create_task(pass_after_pass(harness.loop, Turns(), AT_ONCE))
     await turns()  # until it has nothing left to do
 
-    bench.models |= {TARGET: FITS, DRAFT: FITS}
-    bench.told[DRAFT]()
+    harness.models |= {TARGET: FITS, DRAFT: FITS}
+    harness.told[DRAFT]()
     kind, reason = "DraftCompatible", "Compatible"
-    await until(lambda: bench.condition(kind)["reason"] == reason, "a pass that has seen it")
+    await until(lambda: harness.condition(kind)["reason"] == reason, "a pass that has seen it")
 
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_pair_that_turns_out_not_to_fit_stops_no_pod() -> None:
-    bench = await past_waiting({TARGET: NOT_YET, DRAFT: NOT_YET})
-    deployments = bench.kube.names(DEPLOYMENT)
+    harness = await past_waiting({TARGET: NOT_YET, DRAFT: NOT_YET})
+    deployments = harness.kube.names(DEPLOYMENT)
 
-    bench.models |= {TARGET: FITS, DRAFT: OTHER}
-    await bench.until_ready()
+    harness.models |= {TARGET: FITS, DRAFT: OTHER}
+    await harness.until_ready()
 
-    assert bench.kube.names(DEPLOYMENT) == deployments
-    assert bench.condition("Ready")["status"] == "True"
-    assert bench.condition("DraftCompatible")["reason"] == "Incompatible"
-    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
-    assert "org/draft reads hidden states of size 32" in bench.condition("Degraded")["message"]
+    assert harness.kube.names(DEPLOYMENT) == deployments
+    assert harness.condition("Ready")["status"] == "True"
+    assert harness.condition("DraftCompatible")["reason"] == "Incompatible"
+    assert harness.condition("Degraded")["reason"] == "InvalidSpec"
+    assert "org/draft reads hidden states of size 32" in harness.condition("Degraded")["message"]
 
 
 async def test_a_pair_known_not_to_fit_starts_nothing() -> None:
-    bench = Bench(CHANGES, models={TARGET: FITS, DRAFT: OTHER})
+    harness = LoopHarness(CHANGES, models={TARGET: FITS, DRAFT: OTHER})
 
-    await bench.tick()
+    await harness.tick()
 
-    assert bench.kube.names(DEPLOYMENT) == []
-    assert bench.condition("DraftCompatible")["status"] == "False"
+    assert harness.kube.names(DEPLOYMENT) == []
+    assert harness.condition("DraftCompatible")["status"] == "False"

@@ -10,7 +10,7 @@ import pytest
 
 from fathom.reconcile.loop_state import LoopState
 from fathom.runtime import loop, performer
-from support.bench import Bench
+from support.loop_harness import LoopHarness
 
 STEPS = {
     loop: ("begun", "intended", "step", "after_writes", "concluded", "found_of", "with_unread"),
@@ -41,14 +41,14 @@ async def test_each_step_finds_the_same_again(monkeypatch: pytest.MonkeyPatch) -
     for module, names in STEPS.items():
         for name in names:
             twice(getattr(module, name), called, monkeypatch, module)
-    bench = Bench({"replicas": 2})
-    await bench.until_ready()
-    bench.edit({"engine.args": ["--seed", "1"]})
+    harness = LoopHarness({"replicas": 2})
+    await harness.until_ready()
+    harness.edit({"engine.args": ["--seed", "1"]})
     for _ in range(4):
-        await bench.run_for(60)
-        bench.play_controllers()
-    bench.edit({"engine.args": ["--port", "1"]})
-    await bench.run_for(60)
+        await harness.run_for(60)
+        harness.play_controllers()
+    harness.edit({"engine.args": ["--port", "1"]})
+    await harness.run_for(60)
     assert called >= {"begun", "intended", "step", "after_writes", "concluded", "status_step"}
 
 

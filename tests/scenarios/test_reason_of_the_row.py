@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.bench import Bench
+from support.loop_harness import LoopHarness
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,12 @@ from support.bench import Bench
         ({"replicas": 3}, "Scaling"),
     ],
 )
-async def test_of_one_that_serves(bench: Bench, changes: dict[str, Any], reason: str) -> None:
-    bench.edit(changes)
-    await bench.tick()
-    assert bench.status["reason"] == reason
+async def test_of_one_that_serves(
+    harness: LoopHarness, changes: dict[str, Any], reason: str
+) -> None:
+    harness.edit(changes)
+    await harness.tick()
+    assert harness.status["reason"] == reason
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ async def test_of_one_that_serves(bench: Bench, changes: dict[str, Any], reason:
     ],
 )
 async def test_of_one_that_never_served(changes: dict[str, Any], reason: str) -> None:
-    bench = Bench(changes)
+    harness = LoopHarness(changes)
     for _ in range(3):
-        await bench.tick()
-    assert bench.status["reason"] == reason
+        await harness.tick()
+    assert harness.status["reason"] == reason

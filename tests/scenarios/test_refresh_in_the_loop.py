@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from fathom.adapters.ports import KubeError
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
+from fathom.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.tuning.alarms.alarm import Alarm
-from fathom.tuning.estimate.load import DAY_S, HourLoad, Load
+from fathom.tuning.estimate.traffic import DAY_S, HourLoad, Load
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
-from support.bench import START_S, Bench, holding
+from support.loop_harness import START_S, LoopHarness, holding
 
 DECAY = Alarm(
     kind=AlarmKind.ACCEPTANCE_DECAY,
@@ -26,68 +26,69 @@ def decaying(snapshot: TuningSnapshot) -> TuningDecision:
     return replace(holding(snapshot), alarms=(DECAY,))
 
 
-async def fleet(refresh: str = "Auto") -> Bench:
+async def fleet(refresh: str = "Auto") -> LoopHarness:
     """Three replicas of a year's age, ready since the beginning, half an hour later."""
-    bench = Bench({"replicas": 3, "rollout.refresh": refresh}, decide=decaying)
-    await bench.until_ready()
-    bench.clock.at_s = START_S + 1900
-    bench.kube.writes.clear()
-    return bench
+    harness = LoopHarness({"replicas": 3, "rollout.refresh": refresh}, decide=decaying)
+    await harness.until_ready()
+    harness.clock.at_s = START_S + 1900
+    harness.kube.writes.clear()
+    return harness
 
 
 async def test_one_replica_is_restarted_and_no_other_until_it_is_judged() -> None:
-    bench = await fleet()
-    pods = bench.kube.names(POD)
-    await bench.tick()
-    (gone,) = set(pods) - set(bench.kube.names(POD))
-    written = [(each.verb, each.kind) for each in bench.kube.writes]
+    harness = await fleet()
+    pods = harness.kube.names(POD)
+    await harness.tick()
+    (gone,) = set(pods) - set(harness.kube.names(POD))
+    written = [(each.verb, each.kind) for each in harness.kube.writes]
     assert written.index(("apply", "ConfigMap")) < written.index(("delete", "Pod"))
-    (event,) = [e for e in bench.kube.written("Event") if e.body["reason"] == "Refreshing"]
+    (event,) = [e for e in harness.kube.written("Event") if e.body["reason"] == "Refreshing"]
     assert event.body["message"].startswith(f"{gone} has run for")
-    bench.play_controllers()
-    await bench.run_for(3600)
-    assert len(bench.kube.written("Pod")) == 1
+    harness.play_controllers()
+    await harness.run_for(3600)
+    assert len(harness.kube.written("Pod")) == 1
     assert (
-        "Now: 1 of 3 replicas started within 24 h" in bench.condition("AcceptanceDecay")["message"]
+        "Now: 1 of 3 replicas started within 24 h"
+        in harness.condition("AcceptanceDecay")["message"]
     )
 
 
 async def test_a_pod_whose_node_died_is_not_waited_for() -> None:
     """It was replaced, and stands there until somebody removes its Node object."""
-    bench = await fleet()
-    lost = copy.deepcopy(bench.kube.all_of(POD)[0])
+    harness = await fleet()
+    lost = copy.deepcopy(harness.kube.all_of(POD)[0])
     lost["metadata"] |= {"name": "kimi-lost", "deletionTimestamp": "2027-01-14T08:00:00Z"}
-    bench.kube.put(POD, lost)
-    await bench.tick()
-    assert [each.verb for each in bench.kube.written("Pod")] == ["delete"]
+    harness.kube.put(POD, lost)
+    await harness.tick()
+    assert [each.verb for each in harness.kube.written("Pod")] == ["delete"]
 
 
 async def test_a_killed_operator_restarts_no_second_one() -> None:
-    bench = await fleet()
-    await bench.tick()
-    bench.restart()
-    await bench.run_for(600)
-    bench.play_controllers()
-    await bench.run_for(600)
-    assert [each.verb for each in bench.kube.written("Pod")] == ["delete"]
+    harness = await fleet()
+    await harness.tick()
+    harness.restart()
+    await harness.run_for(600)
+    harness.play_controllers()
+    await harness.run_for(600)
+    assert [each.verb for each in harness.kube.written("Pod")] == ["delete"]
 
 
 async def test_nothing_is_restarted_unless_its_record_is_written() -> None:
-    bench = await fleet()
+    harness = await fleet()
 
     def refused(verb: str, kind: Kind) -> KubeError | None:
         return KubeError(403, "no") if (verb, kind) == ("apply", CONFIG_MAP) else None
 
-    bench.kube.fail = refused
-    await bench.run_for(300)
-    assert bench.kube.written("Pod") == []
+    harness.kube.fail = refused
+    await harness.run_for(300)
+    assert harness.kube.written("Pod") == []
 
 
 async def test_never_is_the_default_and_says_so() -> None:
-    bench = await fleet("Never")
-    await bench.run_for(600)
-    assert bench.kube.written("Pod") == []
-    assert "rollout.refresh is Never" in bench.condition("AcceptanceDecay")["message"]
+    harness = await fleet("Never")
+    await harness.run_for(600)
+    assert harness.kube.written("Pod") == []
+    assert "rollout.refresh is Never" in harness.condition("AcceptanceDecay")["message"]
 
 
 async def test_a_restart_waits_for_an_hour_that_is_quiet_and_followed_by_another() -> None:
@@ -97,21 +98,21 @@ async def test_a_restart_waits_for_an_hour_that_is_quiet_and_followed_by_another
         HourLoad(hour, ((4, 60.0 if hour in quiet else 3000.0),), 3600.0) for hour in range(24)
     )
     busy = TuningState(load=Load(hours, START_S - DAY_S, START_S))
-    bench = await fleet()
-    bench.decide = lambda snapshot: replace(decaying(snapshot), state=busy)
-    await bench.tick()
-    assert bench.kube.written("Pod") == []
-    assert "waits for an hour of low load" in bench.condition("AcceptanceDecay")["message"]
-    bench.clock.at_s += 3600
-    await bench.tick()
-    assert bench.kube.written("Pod") == []
-    bench.clock.at_s += 3600
-    await bench.tick()
-    assert [each.verb for each in bench.kube.written("Pod")] == ["delete"]
+    harness = await fleet()
+    harness.decide = lambda snapshot: replace(decaying(snapshot), state=busy)
+    await harness.tick()
+    assert harness.kube.written("Pod") == []
+    assert "waits for an hour of low load" in harness.condition("AcceptanceDecay")["message"]
+    harness.clock.at_s += 3600
+    await harness.tick()
+    assert harness.kube.written("Pod") == []
+    harness.clock.at_s += 3600
+    await harness.tick()
+    assert [each.verb for each in harness.kube.written("Pod")] == ["delete"]
 
 
 async def test_a_rollout_goes_first() -> None:
-    bench = await fleet()
-    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
-    await bench.run_for(300)
-    assert bench.kube.written("Pod") == []
+    harness = await fleet()
+    harness.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    await harness.run_for(300)
+    assert harness.kube.written("Pod") == []

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, Kind
+from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, Kind
 from support.played_cluster import Engine, PlayedCluster
 
 OLD = "vllm/vllm-openai:v0.32.0"
@@ -163,27 +163,27 @@ async def test_scenario(name: str) -> None:
     spec = {"replicas": 3, **scenario.changes}
     cluster = PlayedCluster(spec, {NEW: scenario.engine}, nodes=int(spec["replicas"]) + surge)
     await cluster.settle()
-    began_s = cluster.bench.clock.at_s
+    began_s = cluster.harness.clock.at_s
     cluster.edit({"engine.image": NEW})
     await cluster.run(LONGEST_S, until=lambda: len(cluster.steps) > 2 and ended(cluster))
-    minutes = (cluster.bench.clock.at_s - began_s) / 60
+    minutes = (cluster.harness.clock.at_s - began_s) / 60
     assert cluster.steps == scenario.steps
     assert cluster.least_ready == scenario.least_ready
     assert cluster.most_held <= cluster.wanted + surge
     assert scenario.minutes[0] <= minutes <= scenario.minutes[1]
     assert "image: vllm/vllm-openai:v0.32.0 became vllm/vllm-openai:v0.32.1" in str(
-        cluster.bench.status["rollout"]["why"]
+        cluster.harness.status["rollout"]["why"]
     )
-    degraded = cluster.bench.condition("Degraded")
+    degraded = cluster.harness.condition("Degraded")
     if scenario.reason:
-        assert cluster.bench.status["rollout"]["reason"] == scenario.reason
+        assert cluster.harness.status["rollout"]["reason"] == scenario.reason
         assert (degraded["status"], degraded["reason"]) == ("True", "RolledBack")
         assert scenario.says in degraded["message"]
         assert scenario.says in cluster.told("RolledBack")
     else:
         assert degraded["status"] == "False"
         assert scenario.says in cluster.told("Promoted")
-        assert cluster.bench.status["rollout"]["stage"] == "Complete"
+        assert cluster.harness.status["rollout"]["stage"] == "Complete"
 
 
 async def test_no_requests_at_all_need_no_comparison() -> None:
@@ -203,10 +203,10 @@ async def test_all_metrics_lost_in_mid_bake_hold_and_then_time_out_with_a_reason
     cluster.dark = True
     await cluster.run(1800)
     assert cluster.stage == "Canary"
-    assert "cannot be read: holding" in cluster.bench.condition("Progressing")["message"]
+    assert "cannot be read: holding" in cluster.harness.condition("Progressing")["message"]
     await cluster.run(LONGEST_S, until=lambda: ended(cluster))
     assert cluster.steps == CANARY + BACK
-    assert cluster.bench.status["rollout"]["reason"] == "MetricsLost"
+    assert cluster.harness.status["rollout"]["reason"] == "MetricsLost"
 
 
 async def test_metrics_that_come_back_settle_it() -> None:
@@ -226,10 +226,10 @@ async def test_a_node_lost_in_mid_bake_starts_the_bake_anew_elsewhere() -> None:
     cluster.edit({"engine.image": NEW})
     await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"A": 2, "B": 1})
     await cluster.run(900)
-    lost_s = cluster.bench.clock.at_s
+    lost_s = cluster.harness.clock.at_s
     cluster.lose_node_of("B")
     await cluster.run(LONGEST_S, until=lambda: cluster.stage == "Promoted")
-    assert cluster.bench.clock.at_s - lost_s >= 300 + 1200
+    assert cluster.harness.clock.at_s - lost_s >= 300 + 1200
     await cluster.run(LONGEST_S, until=lambda: cluster.steps[-1:] == PROMOTED[-1:])
     assert cluster.steps == CANARY + PROMOTED
 
@@ -242,8 +242,8 @@ async def test_a_node_lost_with_no_gpu_left_gives_the_canarys_place_back() -> No
     await cluster.run(LONGEST_S, until=lambda: cluster.stage == "RolledBack")
     await cluster.run(600)
     assert cluster.steps == CANARY + BACK
-    assert cluster.bench.status["rollout"]["reason"] == "PodUnschedulable"
-    assert "Insufficient nvidia.com/gpu" in cluster.bench.status["rollout"]["message"]
+    assert cluster.harness.status["rollout"]["reason"] == "PodUnschedulable"
+    assert "Insufficient nvidia.com/gpu" in cluster.harness.status["rollout"]["message"]
     # The missing node is the only thing that is missing.
     assert cluster.ready() == {"A": 2}
     assert cluster.least_ready == 2
@@ -257,7 +257,7 @@ async def test_no_free_gpu_for_a_surge_ends_with_everything_as_it_was() -> None:
     cluster.edit({"engine.image": NEW})
     await cluster.run(LONGEST_S, until=lambda: cluster.stage == "RolledBack" and ended(cluster))
     assert cluster.steps == [SETTLING, ("Canary", {"A": 3, "B": 1}), ("RolledBack", {"A": 3})]
-    assert cluster.bench.status["rollout"]["reason"] == "PodUnschedulable"
+    assert cluster.harness.status["rollout"]["reason"] == "PodUnschedulable"
     assert cluster.least_ready == 3
 
 
@@ -272,27 +272,27 @@ def no_new_deployment(status: int, says: str) -> Callable[[str, Kind], KubeError
 
 async def test_a_workload_that_the_cluster_refuses_costs_no_replica() -> None:
     cluster = await serving()
-    cluster.bench.kube.fail = no_new_deployment(403, "denied by policy: the image is not signed")
+    cluster.harness.kube.fail = no_new_deployment(403, "denied by policy: the image is not signed")
     cluster.edit({"engine.image": NEW})
     await cluster.run(1800)
     assert cluster.least_ready == 3
-    assert "the image is not signed" in cluster.bench.condition("Degraded")["message"]
+    assert "the image is not signed" in cluster.harness.condition("Degraded")["message"]
 
     cluster.edit({"replicas": 2})
     await cluster.run(60)
     assert cluster.ready() == {"A": 2}
 
-    cluster.bench.kube.fail = lambda _verb, _kind: None
+    cluster.harness.kube.fail = lambda _verb, _kind: None
     await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"B": 2})
     assert cluster.least_ready == 1
 
 
 async def test_a_workload_that_stays_refused_ends_the_rollout_with_that_reason() -> None:
     cluster = await serving()
-    cluster.bench.kube.fail = no_new_deployment(403, "denied by policy")
+    cluster.harness.kube.fail = no_new_deployment(403, "denied by policy")
     cluster.edit({"engine.image": NEW})
     await cluster.run(LONGEST_S, until=lambda: cluster.stage == "RolledBack")
-    assert cluster.bench.status["rollout"]["reason"] == "ChildRefused"
+    assert cluster.harness.status["rollout"]["reason"] == "ChildRefused"
     assert "its workload could not be made within 102 minutes" in cluster.told("RolledBack")
     assert cluster.least_ready == 3
 
@@ -300,7 +300,7 @@ async def test_a_workload_that_stays_refused_ends_the_rollout_with_that_reason()
 async def test_a_workload_that_cannot_be_made_just_now_keeps_nobody_from_growing() -> None:
     cluster = await serving()
     cluster.nodes = 6
-    cluster.bench.kube.fail = no_new_deployment(500, "failed calling webhook")
+    cluster.harness.kube.fail = no_new_deployment(500, "failed calling webhook")
     cluster.edit({"engine.image": NEW})
     await cluster.run(60, until=lambda: cluster.stage == "Canary")
     cluster.edit({"replicas": 6})
@@ -325,15 +325,15 @@ async def test_reverted_at_every_step_it_goes_back_at_once(step: int) -> None:
     await cluster.run(LONGEST_S, until=lambda: len(cluster.steps) > step)
     assert cluster.steps == (CANARY + PROMOTED)[: step + 1]
     cluster.edit({"engine.image": OLD})
-    reverted_s = cluster.bench.clock.at_s
+    reverted_s = cluster.harness.clock.at_s
     await cluster.run(
         LONGEST_S, until=lambda: cluster.stage == "None" and cluster.ready() == {"A": 3}
     )
     assert cluster.least_ready >= 2
     assert cluster.most_held == 3
     # No bake, only as long as the replicas that had gone take to come back.
-    assert cluster.bench.clock.at_s - reverted_s <= 3 * (300 + 30 + 30)
-    assert cluster.bench.condition("Degraded")["status"] == "False"
+    assert cluster.harness.clock.at_s - reverted_s <= 3 * (300 + 30 + 30)
+    assert cluster.harness.condition("Degraded")["status"] == "False"
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ async def test_killed_at_every_step_nothing_changes_but_time(
     cluster = await serving(engine)
     cluster.edit({"engine.image": NEW})
     await cluster.run(LONGEST_S, until=lambda: len(cluster.steps) > step)
-    cluster.bench.restart()
+    cluster.harness.restart()
     await cluster.run(LONGEST_S, until=lambda: cluster.steps[-1] == steps[-1] and ended(cluster))
     assert cluster.steps == steps
     assert cluster.least_ready == 2
@@ -360,11 +360,11 @@ async def test_killed_every_minute_it_still_ends_the_same() -> None:
     cluster.edit({"engine.image": NEW})
     for _ in range(120):
         await cluster.run(130)
-        cluster.bench.restart()
+        cluster.harness.restart()
         if cluster.stage == "RolledBack" and ended(cluster):
             break
     assert cluster.steps == CANARY + BACK
-    assert cluster.bench.status["rollout"]["reason"] == "CanarySlower"
+    assert cluster.harness.status["rollout"]["reason"] == "CanarySlower"
 
 
 @pytest.mark.parametrize("step", range(1, len(CANARY)))
@@ -428,26 +428,26 @@ async def test_what_was_rolled_back_is_not_tried_again_until_someone_asks() -> N
     steps = list(cluster.steps)
     # Neither time, nor a restart, nor a change that needs no new pods.
     await cluster.run(7200)
-    cluster.bench.restart()
+    cluster.harness.restart()
     cluster.edit({"speculation": {"tuning": {"windowSeconds": 60}}, "replicas": 2})
     await cluster.run(3600)
     assert [stage for stage, _ in cluster.steps[len(steps) :]] == ["RolledBack"]
     assert cluster.ready() == {"A": 2}
     cluster.engines = {}
-    cluster.bench.resource["metadata"]["annotations"] = {"fathom.dev/retry-rollout": "1"}
+    cluster.harness.resource["metadata"]["annotations"] = {"fathom.dev/retry-rollout": "1"}
     cluster.edit({})
     await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"B": 2})
-    assert cluster.bench.condition("Degraded")["status"] == "False"
+    assert cluster.harness.condition("Degraded")["status"] == "False"
 
 
 async def test_what_is_vetoed_gets_nothing_even_if_the_stable_spec_cannot_be_read() -> None:
     cluster = await serving(Engine(crashes=True))
     cluster.edit({"engine.image": NEW})
     await cluster.run(LONGEST_S, until=lambda: cluster.stage == "RolledBack" and ended(cluster))
-    kept = cluster.bench.kube.find(CONFIG_MAP, "kimi-tuning")
+    kept = cluster.harness.kube.find(CONFIG_MAP, "kimi-tuning")
     kept["data"]["stableSpec.json"] = '{"from":"another version"}'
-    cluster.bench.kube.put(CONFIG_MAP, kept)
-    cluster.bench.restart()
+    cluster.harness.kube.put(CONFIG_MAP, kept)
+    cluster.harness.restart()
     await cluster.run(1200)
     assert cluster.asked() == {"A": 3}
     assert cluster.ready() == {"A": 3}
@@ -469,14 +469,14 @@ async def test_paused_nothing_moves_but_replicas_and_no_clock_runs() -> None:
     cluster.edit({"rollout.paused": True})
     await cluster.run(2 * 3600)
     assert cluster.steps == CANARY
-    assert cluster.bench.condition("Progressing")["reason"] == "RolloutPaused"
+    assert cluster.harness.condition("Progressing")["reason"] == "RolloutPaused"
     cluster.edit({"replicas": 4})
     await cluster.run(1200)
     assert cluster.ready() == {"A": 3, "B": 1}
     cluster.edit({"rollout.paused": False})
-    resumed_s = cluster.bench.clock.at_s
+    resumed_s = cluster.harness.clock.at_s
     await cluster.run(LONGEST_S, until=lambda: cluster.stage == "Promoted")
-    assert 300 <= cluster.bench.clock.at_s - resumed_s <= 900
+    assert 300 <= cluster.harness.clock.at_s - resumed_s <= 900
 
 
 @pytest.mark.parametrize("replicas", [2, 5])
@@ -525,13 +525,13 @@ async def test_a_canary_that_is_scaled_to_zero_and_up_again_is_one_still(
 async def test_while_a_canary_is_watched_the_tuner_judges_by_the_others() -> None:
     cluster = await serving()
     seen: list[set[str]] = []
-    decide = cluster.bench.decide
+    decide = cluster.harness.decide
 
     def watched(snapshot: Any) -> Any:
         seen.append({cluster.revision_of(pod.name) for pod in snapshot.pods})
         return decide(snapshot)
 
-    cluster.bench.decide = watched
+    cluster.harness.decide = watched
     cluster.edit({"engine.image": NEW, "speculation": {"maxTokens": 5}})
     await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"A": 2, "B": 1})
     seen.clear()

@@ -28,11 +28,11 @@ async def edited(nodes: int, **changes: Any) -> PlayedCluster:
 
 
 def degraded(cluster: PlayedCluster) -> str:
-    return str(cluster.bench.condition("Degraded")["reason"])
+    return str(cluster.harness.condition("Degraded")["reason"])
 
 
 def progressing(cluster: PlayedCluster) -> tuple[str, str]:
-    found = cluster.bench.condition("Progressing")
+    found = cluster.harness.condition("Progressing")
     return found["reason"], found["message"]
 
 

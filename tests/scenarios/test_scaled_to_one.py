@@ -26,7 +26,7 @@ async def baking(speed: float) -> PlayedCluster:
     await cluster.run(420)
     assert cluster.stage == "Canary"
     if speed < 1:
-        assert "-30" in cluster.bench.condition("Progressing")["message"]
+        assert "-30" in cluster.harness.condition("Progressing")["message"]
     return cluster
 
 
@@ -58,7 +58,7 @@ async def test_a_canary_that_was_seen_to_be_worse_is_not_promoted() -> None:
     assert cluster.stage == "RolledBack"
     cluster.edit({"replicas": 3})
     await cluster.run(3600)
-    assert cluster.ready() == {"A": 3}, cluster.bench.status["rollout"]
+    assert cluster.ready() == {"A": 3}, cluster.harness.status["rollout"]
 
 
 async def test_nor_where_it_comes_back_alone_from_zero() -> None:
@@ -68,7 +68,7 @@ async def test_nor_where_it_comes_back_alone_from_zero() -> None:
     await cluster.run(600)
     cluster.edit({"replicas": 1})
     await cluster.run(LONGEST_S, until=lambda: cluster.stage != "Canary")
-    assert cluster.stage == "RolledBack", cluster.bench.status["rollout"]
+    assert cluster.stage == "RolledBack", cluster.harness.status["rollout"]
     await cluster.run(900)
     assert cluster.ready() == {"A": 1}
 
@@ -80,7 +80,7 @@ async def test_a_good_one_that_comes_back_alone_from_zero_is_promoted_once_it_is
     cluster.edit({"replicas": 1})
     await cluster.run(600, until=lambda: cluster.ready() == {"B": 1})
     await cluster.run(60)
-    assert cluster.stage == "None", cluster.bench.status["rollout"]
+    assert cluster.stage == "None", cluster.harness.status["rollout"]
 
 
 async def test_a_canary_of_a_single_replica_takes_its_place_as_before() -> None:

@@ -9,36 +9,36 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import DEPLOYMENT, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.cluster.kinds import DEPLOYMENT, SPECULATIVE_DEPLOYMENT, Kind
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
-from support.bench import Bench, holding
+from support.loop_harness import LoopHarness, holding
 
 LONGEST_MESSAGE = 32_768
 """Of a condition of Kubernetes' own."""
 
 
-async def writes_at_rest(bench: Bench, hours: float = 1) -> int:
-    bench.kube.writes.clear()
-    await bench.run_for(hours * 3600)
-    return len(bench.kube.writes)
+async def writes_at_rest(harness: LoopHarness, hours: float = 1) -> int:
+    harness.kube.writes.clear()
+    await harness.run_for(hours * 3600)
+    return len(harness.kube.writes)
 
 
-def keep(bench: Bench, kept: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def keep(harness: LoopHarness, kept: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Have the API server make something else of each status, from now on and of the one there."""
-    store = bench.kube._store
+    store = harness.kube._store
 
     def stored(place: Any, body: dict[str, Any]) -> Any:
         if place[0] == SPECULATIVE_DEPLOYMENT and "status" in body:
             body = {**body, "status": kept(body["status"])}
         return store(place, body)
 
-    bench.kube._store = stored  # type: ignore[method-assign]
-    document = copy.deepcopy(bench.resource)
-    bench.kube.put(SPECULATIVE_DEPLOYMENT, {**document, "status": kept(document["status"])})
+    harness.kube._store = stored  # type: ignore[method-assign]
+    document = copy.deepcopy(harness.resource)
+    harness.kube.put(SPECULATIVE_DEPLOYMENT, {**document, "status": kept(document["status"])})
 
 
-def events(bench: Bench, reason: str) -> list[str]:
-    found = [each.body for each in bench.kube.written("Event")]
+def events(harness: LoopHarness, reason: str) -> list[str]:
+    found = [each.body for each in harness.kube.written("Event")]
     return [each["message"] for each in found if each["reason"] == reason]
 
 
@@ -47,16 +47,18 @@ def events(bench: Bench, reason: str) -> list[str]:
 
 @pytest.mark.parametrize("field", ["ready", "engine", "depth"])
 async def test_a_field_that_an_older_crd_does_not_know_is_not_written_for_ever(
-    bench: Bench, field: str
+    harness: LoopHarness, field: str
 ) -> None:
     """The CRD is a release behind (`crds.install: false`): what it does not know is pruned."""
-    keep(bench, lambda status: {k: v for k, v in status.items() if k != field})
-    bench.restart()
-    await bench.run_for(300)
-    assert await writes_at_rest(bench) == 0
+    keep(harness, lambda status: {k: v for k, v in status.items() if k != field})
+    harness.restart()
+    await harness.run_for(300)
+    assert await writes_at_rest(harness) == 0
 
 
-async def test_a_status_that_comes_back_unreadable_is_not_written_for_ever(bench: Bench) -> None:
+async def test_a_status_that_comes_back_unreadable_is_not_written_for_ever(
+    harness: LoopHarness,
+) -> None:
     """It lacks what this version takes for granted."""
 
     def without_times(status: dict[str, Any]) -> dict[str, Any]:
@@ -66,81 +68,85 @@ async def test_a_status_that_comes_back_unreadable_is_not_written_for_ever(bench
         ]
         return {**status, "conditions": conditions}
 
-    keep(bench, without_times)
-    bench.restart()
-    await bench.run_for(300)
-    assert await writes_at_rest(bench) == 0
+    keep(harness, without_times)
+    harness.restart()
+    await harness.run_for(300)
+    assert await writes_at_rest(harness) == 0
 
 
-async def test_an_older_crd_makes_measurements_no_more_urgent(bench: Bench) -> None:
-    keep(bench, lambda status: {k: v for k, v in status.items() if k != "ready"})
+async def test_an_older_crd_makes_measurements_no_more_urgent(harness: LoopHarness) -> None:
+    keep(harness, lambda status: {k: v for k, v in status.items() if k != "ready"})
     ticks = iter(range(100_000))
 
     def decide(snapshot: TuningSnapshot) -> TuningDecision:
         return replace(holding(snapshot), wake_after_s=5, message=f"{next(ticks)} steps.")
 
-    bench.decide = decide
-    bench.restart()
-    await bench.run_for(300)
-    bench.kube.writes.clear()
-    await bench.run_for(600)
-    assert 9 <= len(bench.kube.written("SpeculativeDeployment")) <= 10
+    harness.decide = decide
+    harness.restart()
+    await harness.run_for(300)
+    harness.kube.writes.clear()
+    await harness.run_for(600)
+    assert 9 <= len(harness.kube.written("SpeculativeDeployment")) <= 10
 
 
-async def test_what_somebody_added_to_the_status_is_not_answered_for_ever(bench: Bench) -> None:
+async def test_what_somebody_added_to_the_status_is_not_answered_for_ever(
+    harness: LoopHarness,
+) -> None:
     """As `kubectl edit --subresource=status` or a restored backup does: its fields are theirs."""
-    document = copy.deepcopy(bench.resource)
+    document = copy.deepcopy(harness.resource)
     document["status"]["weights"] = {"summary": "554 GiB"}
-    bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
-    await bench.tick()
-    await bench.run_for(300)
-    assert await writes_at_rest(bench) == 0
+    harness.kube.put(SPECULATIVE_DEPLOYMENT, document)
+    await harness.tick()
+    await harness.run_for(300)
+    assert await writes_at_rest(harness) == 0
 
 
-async def test_a_status_that_was_taken_away_is_written_again_as_it_was(bench: Bench) -> None:
-    before = bench.status
-    document = copy.deepcopy(bench.resource)
+async def test_a_status_that_was_taken_away_is_written_again_as_it_was(
+    harness: LoopHarness,
+) -> None:
+    before = harness.status
+    document = copy.deepcopy(harness.resource)
     del document["status"]
-    bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
-    bench.clock.at_s += 300
-    await bench.tick()
-    assert bench.status == before
-    assert [each.verb for each in bench.kube.writes] == ["status"]
-    assert await writes_at_rest(bench) == 0
+    harness.kube.put(SPECULATIVE_DEPLOYMENT, document)
+    harness.clock.at_s += 300
+    await harness.tick()
+    assert harness.status == before
+    assert [each.verb for each in harness.kube.writes] == ["status"]
+    assert await writes_at_rest(harness) == 0
 
 
 async def test_what_changes_the_status_back_each_time_is_answered_once_a_minute(
-    bench: Bench,
+    harness: LoopHarness,
 ) -> None:
     for _ in range(600):
-        document = copy.deepcopy(bench.resource)
+        document = copy.deepcopy(harness.resource)
         document["status"]["ready"] = "7/7"
-        bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
-        await bench.tick()
-        bench.clock.at_s += 1
-    assert 9 <= len(bench.kube.written("SpeculativeDeployment")) <= 11
+        harness.kube.put(SPECULATIVE_DEPLOYMENT, document)
+        await harness.tick()
+        harness.clock.at_s += 1
+    assert 9 <= len(harness.kube.written("SpeculativeDeployment")) <= 11
 
 
 # -- a status that is refused
 
 
-def refuse(bench: Bench, status: int) -> list[float]:
+def refuse(harness: LoopHarness, status: int) -> list[float]:
     """From now on; when it was tried, in Unix seconds, as far as it has been."""
     tried_at_s: list[float] = []
 
     def refused(verb: str, kind: Kind) -> KubeError | None:
         if verb != "apply" or kind != SPECULATIVE_DEPLOYMENT:
             return None
-        tried_at_s.append(bench.clock.at_s)
+        tried_at_s.append(harness.clock.at_s)
         return KubeError(status, "not this status")
 
-    bench.kube.fail = refused
+    harness.kube.fail = refused
     return tried_at_s
 
 
 @pytest.mark.parametrize("status", [403, 422, 500])
 async def test_a_status_that_is_refused_does_not_keep_the_tuner_waiting(
-    bench: Bench, status: int
+    harness: LoopHarness, status: int
 ) -> None:
     """By a policy, a webhook, or a CRD whose schema lacks a new value. Depth needs no status."""
     looked_at_s: list[float] = []
@@ -149,55 +155,55 @@ async def test_a_status_that_is_refused_does_not_keep_the_tuner_waiting(
         looked_at_s.append(snapshot.now_s)
         return replace(holding(snapshot), wake_after_s=5)
 
-    bench.decide = decide
-    refuse(bench, status)
-    bench.edit({"replicas": 3})
-    await bench.run_for(3600)
+    harness.decide = decide
+    refuse(harness, status)
+    harness.edit({"replicas": 3})
+    await harness.run_for(3600)
     assert max(after - before for before, after in pairwise(looked_at_s)) <= 5
 
 
 @pytest.mark.parametrize("replicas", [3, -1])
 async def test_a_status_that_is_refused_is_tried_once_a_minute_and_told_once(
-    bench: Bench, replicas: int
+    harness: LoopHarness, replicas: int
 ) -> None:
     """Also where the spec is nonsense, and there is no other to carry out."""
-    tried_at_s = refuse(bench, 422)
-    bench.edit({"replicas": replicas})
-    await bench.run_for(3600)
+    tried_at_s = refuse(harness, 422)
+    harness.edit({"replicas": replicas})
+    await harness.run_for(3600)
     pauses = [after - before for before, after in pairwise(tried_at_s)]
     assert pauses[:6] == [1, 2, 4, 8, 16, 32]
     assert set(pauses[6:]) == {60}
-    (message,) = events(bench, "StatusRefused")
+    (message,) = events(harness, "StatusRefused")
     assert "not this status" in message
     assert "speculativedeployments/status" in message
 
 
-async def test_a_status_that_is_taken_at_last_is_all_there_is_to_say(bench: Bench) -> None:
-    refuse(bench, 500)
-    bench.edit({"replicas": 3})
-    await bench.run_for(20)
-    bench.kube.fail = lambda _verb, _kind: None
-    await bench.run_for(60)
-    assert bench.status["ready"] == "2/3"
-    assert events(bench, "StatusRefused") == []
-    assert await writes_at_rest(bench) == 0
+async def test_a_status_that_is_taken_at_last_is_all_there_is_to_say(harness: LoopHarness) -> None:
+    refuse(harness, 500)
+    harness.edit({"replicas": 3})
+    await harness.run_for(20)
+    harness.kube.fail = lambda _verb, _kind: None
+    await harness.run_for(60)
+    assert harness.status["ready"] == "2/3"
+    assert events(harness, "StatusRefused") == []
+    assert await writes_at_rest(harness) == 0
 
 
-async def test_a_series_of_refusals_begins_with_short_pauses_again(bench: Bench) -> None:
-    refuse(bench, 422)
-    bench.edit({"replicas": 3})
-    await bench.run_for(600)
+async def test_a_series_of_refusals_begins_with_short_pauses_again(harness: LoopHarness) -> None:
+    refuse(harness, 422)
+    harness.edit({"replicas": 3})
+    await harness.run_for(600)
     # Back to what the status says: there is nothing to write.
-    bench.edit({"replicas": 2})
-    document = copy.deepcopy(bench.resource)
+    harness.edit({"replicas": 2})
+    document = copy.deepcopy(harness.resource)
     document["status"]["observedGeneration"] = document["metadata"]["generation"]
     for each in document["status"]["conditions"]:
         each["observedGeneration"] = document["metadata"]["generation"]
-    bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
-    await bench.run_for(60)
-    tried_at_s = refuse(bench, 422)
-    bench.edit({"replicas": 3})
-    await bench.run_for(30)
+    harness.kube.put(SPECULATIVE_DEPLOYMENT, document)
+    await harness.run_for(60)
+    tried_at_s = refuse(harness, 422)
+    harness.edit({"replicas": 3})
+    await harness.run_for(30)
     assert [after - before for before, after in pairwise(tried_at_s)] == [1, 2, 4, 8]
 
 
@@ -206,11 +212,13 @@ async def test_a_series_of_refusals_begins_with_short_pauses_again(bench: Bench)
 
 async def test_a_message_is_bounded_and_says_by_how_much() -> None:
     variables = [{"name": f"FATHOM_{i}", "valu": "1"} for i in range(9000)]
-    bench = Bench({"podTemplate": {"spec": {"containers": [{"name": "vllm", "env": variables}]}}})
-    await bench.tick()
-    message = bench.condition("Degraded")["message"]
+    harness = LoopHarness(
+        {"podTemplate": {"spec": {"containers": [{"name": "vllm", "env": variables}]}}}
+    )
+    await harness.tick()
+    message = harness.condition("Degraded")["message"]
     assert len(message) <= LONGEST_MESSAGE
     assert "env[0].valu" in message
     assert "more characters" in message
     assert message.endswith("nothing is started.")
-    assert bench.kube.names(DEPLOYMENT) == []
+    assert harness.kube.names(DEPLOYMENT) == []

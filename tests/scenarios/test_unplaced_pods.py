@@ -3,10 +3,10 @@
 import asyncio
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import NODE, POD, SERVICE, Kind
-from fathom.core.cluster.observed import ObservedNode
-from fathom.runtime.node_cache import LASTS_S, NodeCache
-from support.bench import Bench, ManualClock
+from fathom.cluster.kinds import NODE, POD, SERVICE, Kind
+from fathom.cluster.observed import ObservedNode
+from fathom.runtime.caches import LASTS_S, NodeCache
+from support.loop_harness import LoopHarness, ManualClock
 
 SCHEDULER_SAYS = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity."
 UNSCHEDULED = [
@@ -33,10 +33,10 @@ class Asked:
         return self.refused
 
 
-def unplaced() -> tuple[Bench, Asked]:
-    bench, asked = Bench(), Asked()
-    bench.kube.fail = asked
-    bench.kube.put(
+def unplaced() -> tuple[LoopHarness, Asked]:
+    harness, asked = LoopHarness(), Asked()
+    harness.kube.fail = asked
+    harness.kube.put(
         NODE,
         {
             "apiVersion": "v1",
@@ -48,28 +48,28 @@ def unplaced() -> tuple[Bench, Asked]:
             },
         },
     )
-    return bench, asked
+    return harness, asked
 
 
-async def start(bench: Bench) -> None:
-    await bench.tick()
-    bench.play_controllers(ready=False)
-    (pod,) = bench.kube.all_of(POD)
-    bench.set_ready(pod["metadata"]["name"], ready=False, phase="Pending", conditions=UNSCHEDULED)
-    bench.loop.wake()
-    await bench.tick()
+async def start(harness: LoopHarness) -> None:
+    await harness.tick()
+    harness.play_controllers(ready=False)
+    (pod,) = harness.kube.all_of(POD)
+    harness.set_ready(pod["metadata"]["name"], ready=False, phase="Pending", conditions=UNSCHEDULED)
+    harness.loop.wake()
+    await harness.tick()
 
 
-async def lost(bench: Bench) -> None:
+async def lost(harness: LoopHarness) -> None:
     """One replica dies, and the pod that takes its part finds no node."""
-    bench.lose_pod(phase="Pending", conditions=UNSCHEDULED)
-    await bench.tick()
+    harness.lose_pod(phase="Pending", conditions=UNSCHEDULED)
+    await harness.tick()
 
 
 async def test_the_status_says_what_the_nodes_have_instead() -> None:
-    bench, _ = unplaced()
-    await start(bench)
-    degraded = bench.condition("Degraded")
+    harness, _ = unplaced()
+    await start(harness)
+    degraded = harness.condition("Degraded")
     assert degraded["reason"] == "PodUnschedulable"
     assert (
         "0 nodes carry nvidia.com/gpu.product=NVIDIA-GB200; 1 carries NVIDIA-H200: "
@@ -77,49 +77,51 @@ async def test_the_status_says_what_the_nodes_have_instead() -> None:
     )
 
 
-async def test_a_spec_that_is_refused_does_not_hide_why_what_served_is_away(bench: Bench) -> None:
+async def test_a_spec_that_is_refused_does_not_hide_why_what_served_is_away(
+    harness: LoopHarness,
+) -> None:
     """What to fix, and what is missing, are two things."""
-    await lost(bench)
-    bench.edit({"draft.id": ""})
-    await bench.tick()
-    degraded = bench.condition("Degraded")
+    await lost(harness)
+    harness.edit({"draft.id": ""})
+    await harness.tick()
+    degraded = harness.condition("Degraded")
     assert degraded["reason"] == "InvalidSpec"
     assert SCHEDULER_SAYS in degraded["message"]
 
 
-async def test_nor_does_what_the_api_server_refuses(bench: Bench) -> None:
-    await lost(bench)
-    bench.kube.fail = lambda verb, kind: (
+async def test_nor_does_what_the_api_server_refuses(harness: LoopHarness) -> None:
+    await lost(harness)
+    harness.kube.fail = lambda verb, kind: (
         KubeError(403, "no Services") if (verb, kind) == ("create", SERVICE) else None
     )
-    bench.kube.remove(SERVICE, "llm", "kimi")
-    await bench.tick()
-    degraded = bench.condition("Degraded")
+    harness.kube.remove(SERVICE, "llm", "kimi")
+    await harness.tick()
+    degraded = harness.condition("Degraded")
     assert degraded["reason"] == "ChildRefused"
     assert SCHEDULER_SAYS in degraded["message"]
 
 
 async def test_without_the_right_to_see_nodes_the_schedulers_words_must_do() -> None:
-    bench, asked = unplaced()
+    harness, asked = unplaced()
     asked.refused = KubeError(403, "nodes is forbidden")
-    await start(bench)
+    await start(harness)
     assert asked.times == 1
-    assert SCHEDULER_SAYS in bench.condition("Degraded")["message"]
+    assert SCHEDULER_SAYS in harness.condition("Degraded")["message"]
 
 
 async def test_nodes_are_not_looked_at_while_every_pod_has_one() -> None:
-    bench, asked = unplaced()
-    await bench.until_ready()
-    await bench.run_for(600)
+    harness, asked = unplaced()
+    await harness.until_ready()
+    await harness.run_for(600)
     assert asked.times == 0
 
 
 async def test_a_list_of_nodes_that_fails_keeps_nobody_from_working() -> None:
-    bench, asked = unplaced()
+    harness, asked = unplaced()
     asked.refused = KubeError(0, "no answer within 15 s")
-    await start(bench)
-    assert not bench.loop.failing
-    assert SCHEDULER_SAYS in bench.condition("Degraded")["message"]
+    await start(harness)
+    assert not harness.loop.failing
+    assert SCHEDULER_SAYS in harness.condition("Degraded")["message"]
 
 
 async def test_of_all_that_ask_one_reads_and_a_failure_is_not_tried_again_at_once() -> None:
@@ -140,10 +142,10 @@ async def test_of_all_that_ask_one_reads_and_a_failure_is_not_tried_again_at_onc
 
 
 async def test_nodes_that_cannot_be_read_are_as_they_were() -> None:
-    bench, asked = unplaced()
-    await start(bench)
-    before = bench.condition("Degraded")
+    harness, asked = unplaced()
+    await start(harness)
+    before = harness.condition("Degraded")
     asked.refused = KubeError(500, "etcd has no leader")
-    await bench.run_for(300)
+    await harness.run_for(300)
     assert asked.times > 1
-    assert bench.condition("Degraded") == before
+    assert harness.condition("Degraded") == before

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import structlog
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.unread import FORGOTTEN_AFTER_S, Unread
-from fathom.reconcile.said import QUIET_S
-from support.bench import Bench, FakeMetrics
+from fathom.measurement.scrape_failures import FORGOTTEN_AFTER_S, Unread
+from fathom.reconcile.last_status import QUIET_S
+from support.loop_harness import FakeMetrics, LoopHarness
 
 CAUSE = "Prometheus at prometheus:9090 cannot be read: it answers with HTTP status 503"
 
@@ -28,66 +28,66 @@ class Failing(FakeMetrics):
         return Sample(read.counters, tuple(Unread(pod, CAUSE) for pod in failing))
 
 
-def failing(bench: Bench) -> Failing:
-    metrics = bench.metrics = Failing(bench.clock)
-    bench.restart()
+def failing(harness: LoopHarness) -> Failing:
+    metrics = harness.metrics = Failing(harness.clock)
+    harness.restart()
     return metrics
 
 
-def message(bench: Bench) -> str:
-    return str(bench.condition("Tuning")["message"])
+def message(harness: LoopHarness) -> str:
+    return str(harness.condition("Tuning")["message"])
 
 
-async def test_the_tuning_condition_names_pods_and_cause(bench: Bench) -> None:
-    metrics = failing(bench)
+async def test_the_tuning_condition_names_pods_and_cause(harness: LoopHarness) -> None:
+    metrics = failing(harness)
     metrics.pods = 1
-    await bench.run_for(4 * QUIET_S)
+    await harness.run_for(4 * QUIET_S)
 
-    assert message(bench).endswith(f" ({CAUSE}).")
-    assert "Metrics not read: kimi-" in message(bench)
-    assert message(bench).startswith("no requests, nothing to measure. ")
-    assert bench.condition("Tuning")["reason"] == "NoTraffic"
-
-
-async def test_all_pods_unread_is_told_with_the_cause(bench: Bench) -> None:
-    failing(bench).pods = 2
-    await bench.run_for(4 * QUIET_S)
-
-    assert bench.condition("Tuning")["reason"] == "NoMetrics"
-    assert message(bench).count("kimi-") == 2
-    assert CAUSE in message(bench)
+    assert message(harness).endswith(f" ({CAUSE}).")
+    assert "Metrics not read: kimi-" in message(harness)
+    assert message(harness).startswith("no requests, nothing to measure. ")
+    assert harness.condition("Tuning")["reason"] == "NoTraffic"
 
 
-async def test_what_fails_now_and_then_is_written_once(bench: Bench) -> None:
-    metrics = failing(bench)
+async def test_all_pods_unread_is_told_with_the_cause(harness: LoopHarness) -> None:
+    failing(harness).pods = 2
+    await harness.run_for(4 * QUIET_S)
+
+    assert harness.condition("Tuning")["reason"] == "NoMetrics"
+    assert message(harness).count("kimi-") == 2
+    assert CAUSE in message(harness)
+
+
+async def test_what_fails_now_and_then_is_written_once(harness: LoopHarness) -> None:
+    metrics = failing(harness)
     metrics.pods, metrics.every = 1, 2
     metrics.generation = 0  # who obeys is another matter: of who cannot be read it is not known
-    await bench.run_for(6 * QUIET_S)
-    told, version = message(bench), bench.kube.version
-    await bench.run_for(20 * QUIET_S)
+    await harness.run_for(6 * QUIET_S)
+    told, version = message(harness), harness.kube.version
+    await harness.run_for(20 * QUIET_S)
 
     assert CAUSE in told
-    assert message(bench) == told
-    assert bench.kube.version == version
+    assert message(harness) == told
+    assert harness.kube.version == version
 
 
-async def test_what_can_be_read_again_is_no_longer_told(bench: Bench) -> None:
-    metrics = failing(bench)
+async def test_what_can_be_read_again_is_no_longer_told(harness: LoopHarness) -> None:
+    metrics = failing(harness)
     metrics.pods = 1
-    await bench.run_for(4 * QUIET_S)
+    await harness.run_for(4 * QUIET_S)
     metrics.pods = 0
-    await bench.run_for(FORGOTTEN_AFTER_S + 3 * QUIET_S)
+    await harness.run_for(FORGOTTEN_AFTER_S + 3 * QUIET_S)
 
-    assert message(bench) == "no requests, nothing to measure."
+    assert message(harness) == "no requests, nothing to measure."
 
 
-async def test_the_log_says_it_once_and_when_it_is_over(bench: Bench) -> None:
+async def test_the_log_says_it_once_and_when_it_is_over(harness: LoopHarness) -> None:
     with structlog.testing.capture_logs() as logs:
-        metrics = failing(bench)
+        metrics = failing(harness)
         metrics.pods = 1
-        await bench.run_for(20 * QUIET_S)
+        await harness.run_for(20 * QUIET_S)
         metrics.pods = 0
-        await bench.run_for(FORGOTTEN_AFTER_S + 3 * QUIET_S)
+        await harness.run_for(FORGOTTEN_AFTER_S + 3 * QUIET_S)
 
     (told,) = [each for each in logs if each["event"] == "metrics not read"]
     assert CAUSE in told["why"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cluster.kinds import CONFIG_MAP
+from fathom.cluster.kinds import CONFIG_MAP
 from support.played_cluster import Engine, PlayedCluster
 
 NEW = "vllm/vllm-openai:v0.32.1"
@@ -19,7 +19,7 @@ async def canary_of(cluster: PlayedCluster) -> None:
 
 
 def said(cluster: PlayedCluster) -> Any:
-    rollout = cluster.bench.status["rollout"]
+    rollout = cluster.harness.status["rollout"]
     return rollout["stage"], rollout["reason"], rollout["message"]
 
 
@@ -69,11 +69,11 @@ async def test_an_operator_that_never_stays_comes_to_a_verdict_all_the_same() ->
     """A loop that is killed every few minutes still watches, as far as it does."""
     cluster = PlayedCluster({"replicas": 3})
     await canary_of(cluster)
-    began_s = cluster.bench.clock.at_s
+    began_s = cluster.harness.clock.at_s
     while cluster.stage == "Canary":
         await cluster.run(200)
         cluster.away(30)
-        assert cluster.bench.clock.at_s - began_s < 2 * 3600, said(cluster)
+        assert cluster.harness.clock.at_s - began_s < 2 * 3600, said(cluster)
     assert cluster.stage == "Promoted"
 
 
@@ -85,7 +85,7 @@ async def test_a_pause_that_began_in_an_absence_is_counted_once() -> None:
     cluster.edit({"rollout": {"paused": True}})
     await cluster.run(3600)
     cluster.edit({"rollout": {"paused": False}})
-    resumed_s = cluster.bench.clock.at_s
+    resumed_s = cluster.harness.clock.at_s
     await cluster.run(30)
     watch = cluster.rollout.watch if cluster.rollout else None
     assert watch is not None
@@ -99,10 +99,10 @@ async def test_what_an_earlier_operator_kept_does_not_say_when_it_looked_last() 
     await canary_of(cluster)
     await cluster.run(300)
     cluster.away(7 * 3600)
-    kept = cluster.bench.kube.find(CONFIG_MAP, "kimi-tuning")
+    kept = cluster.harness.kube.find(CONFIG_MAP, "kimi-tuning")
     del kept["data"]["lookedAt.json"]
-    cluster.bench.kube.put(CONFIG_MAP, kept)
-    cluster.bench.restart()
+    cluster.harness.kube.put(CONFIG_MAP, kept)
+    cluster.harness.restart()
     await cluster.run(60)
     assert cluster.stage == "Canary", said(cluster)
 
@@ -112,6 +112,6 @@ async def test_a_canary_that_loads_at_an_idle_fleet_is_not_written_about() -> No
     await cluster.settle()
     cluster.edit({"engine.image": NEW})
     await cluster.run(600)
-    cluster.bench.kube.writes.clear()
+    cluster.harness.kube.writes.clear()
     await cluster.run(3600)
-    assert cluster.bench.kube.writes == []
+    assert cluster.harness.kube.writes == []

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     COMPUTE_DOMAIN,
     CONFIG_MAP,
     DEPLOYMENT,
@@ -13,9 +13,9 @@ from fathom.core.cluster.kinds import (
     LEADER_WORKER_SET,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    ServedApis,
 )
-from fathom.core.cluster.served import ServedApis
-from support.bench import Bench
+from support.loop_harness import LoopHarness
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 DRAFT_COMMIT = "fedcba9876543210fedcba9876543210fedcba98"
@@ -29,24 +29,24 @@ RESULT = json.dumps(
 )
 
 
-def cached(**changes: Any) -> Bench:
-    return Bench({"cache.claimName": "weights", "replicas": 2, **changes})
+def cached(**changes: Any) -> LoopHarness:
+    return LoopHarness({"cache.claimName": "weights", "replicas": 2, **changes})
 
 
-def job_of(bench: Bench) -> dict[str, Any]:
-    (job,) = bench.kube.all_of(JOB)
+def job_of(harness: LoopHarness) -> dict[str, Any]:
+    (job,) = harness.kube.all_of(JOB)
     return job
 
 
 def play_job(
-    bench: Bench, container: dict[str, Any], phase: str = "Running", *beside: dict[str, Any]
+    harness: LoopHarness, container: dict[str, Any], phase: str = "Running", *beside: dict[str, Any]
 ) -> str:
     """Give the Job its pod, in this state, with what an injector put beside."""
-    job = job_of(bench)
+    job = job_of(harness)
     name = f"{job['metadata']['name']}-x"
     running = "running" in container.get("state", {})
     template = job["spec"]["template"]
-    bench.kube.put(
+    harness.kube.put(
         POD,
         {
             "apiVersion": "v1",
@@ -69,32 +69,32 @@ def play_job(
     return name
 
 
-def play_progress(bench: Bench, present_gib: int, total_gib: int = 556) -> str:
-    bench.fetches.shown = (present_gib * GIB, total_gib * GIB)
-    return play_job(bench, {"state": {"running": {}}})
+def play_progress(harness: LoopHarness, present_gib: int, total_gib: int = 556) -> str:
+    harness.fetches.shown = (present_gib * GIB, total_gib * GIB)
+    return play_job(harness, {"state": {"running": {}}})
 
 
-def finish(bench: Bench, result: str = RESULT, status: str = "Complete") -> None:
+def finish(harness: LoopHarness, result: str = RESULT, status: str = "Complete") -> None:
     ended = {"state": {"terminated": {"exitCode": 0, "message": result}}}
-    play_job(bench, ended, phase="Succeeded")
-    job = job_of(bench)
+    play_job(harness, ended, phase="Succeeded")
+    job = job_of(harness)
     job["status"] = {"conditions": [{"type": status, "status": "True"}]}
-    bench.kube.put(JOB, job)
+    harness.kube.put(JOB, job)
 
 
-async def fetched(**changes: Any) -> Bench:
+async def fetched(**changes: Any) -> LoopHarness:
     """Two replicas that serve what was fetched, at rest."""
-    bench = cached(**changes)
-    await bench.tick()
-    finish(bench)
-    await bench.until_ready()
-    bench.kube.writes.clear()
-    bench.fetches.asked.clear()
-    return bench
+    harness = cached(**changes)
+    await harness.tick()
+    finish(harness)
+    await harness.until_ready()
+    harness.kube.writes.clear()
+    harness.fetches.asked.clear()
+    return harness
 
 
-def serving(bench: Bench) -> dict[str, Any]:
-    (deployment,) = bench.kube.all_of(DEPLOYMENT)
+def serving(harness: LoopHarness) -> dict[str, Any]:
+    (deployment,) = harness.kube.all_of(DEPLOYMENT)
     return deployment
 
 
@@ -112,27 +112,27 @@ def after(words: list[str], flag: str) -> str:
 
 
 async def test_no_pod_starts_before_the_weights_are_there() -> None:
-    bench = cached()
-    await bench.tick()
-    assert bench.kube.all_of(DEPLOYMENT) == []
-    job = job_of(bench)["spec"]["template"]["spec"]
+    harness = cached()
+    await harness.tick()
+    assert harness.kube.all_of(DEPLOYMENT) == []
+    job = job_of(harness)["spec"]["template"]["spec"]
     assert "nvidia.com/gpu" not in json.dumps(job["containers"])
-    play_progress(bench, 412)
-    await bench.run_for(60)
-    assert bench.kube.all_of(DEPLOYMENT) == []
-    finish(bench)
-    await bench.until_ready()
-    assert bench.status["ready"] == "2/2"
+    play_progress(harness, 412)
+    await harness.run_for(60)
+    assert harness.kube.all_of(DEPLOYMENT) == []
+    finish(harness)
+    await harness.until_ready()
+    assert harness.status["ready"] == "2/2"
 
 
 async def test_pods_load_the_commits_that_were_fetched_under_their_own_name_and_offline() -> None:
-    bench = await fetched()
-    args = container(serving(bench))["args"]
+    harness = await fetched()
+    args = container(serving(harness))["args"]
     assert after(args, "--revision") == COMMIT
     assert after(args, "--served-model-name") == "nvidia/Kimi-K2.6-NVFP4"
     assert json.loads(after(args, "--speculative-config"))["revision"] == DRAFT_COMMIT
-    assert env(serving(bench))["HF_HUB_OFFLINE"] == "1"
-    assert bench.status["weights"] == {
+    assert env(serving(harness))["HF_HUB_OFFLINE"] == "1"
+    assert harness.status["weights"] == {
         "summary": "556 GiB fetched",
         "percent": 100,
         "models": [
@@ -143,15 +143,15 @@ async def test_pods_load_the_commits_that_were_fetched_under_their_own_name_and_
 
 
 async def test_progress_is_told_with_rate_and_time_left() -> None:
-    bench = cached()
-    await bench.tick()
+    harness = cached()
+    await harness.tick()
     for present_gib in (400, 406, 412):
-        play_progress(bench, present_gib)
-        assert await bench.tick() == 5.0
-        bench.clock.at_s += 5
+        play_progress(harness, present_gib)
+        assert await harness.tick() == 5.0
+        harness.clock.at_s += 5
     said = "412 GiB of 556 GiB, 1.2 GiB/s, 2 min left"
-    assert bench.status["weights"] == {"summary": said, "percent": 74, "models": []}
-    progressing = bench.condition("Progressing")
+    assert harness.status["weights"] == {"summary": said, "percent": 74, "models": []}
+    progressing = harness.condition("Progressing")
     assert (progressing["status"], progressing["reason"]) == ("True", "FetchingWeights")
     assert progressing["message"].startswith(
         f"pods wait until the weights are in claim weights: {said}."
@@ -159,31 +159,31 @@ async def test_progress_is_told_with_rate_and_time_left() -> None:
 
 
 async def test_the_status_is_written_when_the_percentage_moves_and_not_at_every_look() -> None:
-    bench = cached()
-    await bench.tick()
-    play_progress(bench, 100, 100_000)
-    await bench.tick()
-    bench.kube.writes.clear()
+    harness = cached()
+    await harness.tick()
+    play_progress(harness, 100, 100_000)
+    await harness.tick()
+    harness.kube.writes.clear()
     for present_gib in (110, 120, 130):
-        bench.fetches.shown = (present_gib * GIB, 100_000 * GIB)
-        bench.clock.at_s += 5
-        await bench.loop.tick()
-    assert bench.kube.written("SpeculativeDeployment") == []
+        harness.fetches.shown = (present_gib * GIB, 100_000 * GIB)
+        harness.clock.at_s += 5
+        await harness.loop.tick()
+    assert harness.kube.written("SpeculativeDeployment") == []
 
 
 async def test_at_rest_nobody_is_asked_and_nothing_is_written() -> None:
-    bench = await fetched()
-    await bench.run_for(600)
-    assert bench.fetches.asked == []
-    assert bench.kube.writes == []
+    harness = await fetched()
+    await harness.run_for(600)
+    assert harness.fetches.asked == []
+    assert harness.kube.writes == []
 
 
 async def test_what_was_fetched_is_told_once() -> None:
-    bench = cached()
-    await bench.tick()
-    finish(bench)
-    await bench.until_ready()
-    (event,) = [e for e in bench.kube.written("Event") if e.body["reason"] == "WeightsFetched"]
+    harness = cached()
+    await harness.tick()
+    finish(harness)
+    await harness.until_ready()
+    (event,) = [e for e in harness.kube.written("Event") if e.body["reason"] == "WeightsFetched"]
     assert event.body["message"] == (
         f"In claim weights: nvidia/Kimi-K2.6-NVFP4 at {COMMIT}, "
         f"lightseekorg/kimi-k2.6-eagle3.1-mla at {DRAFT_COMMIT}, 556 GiB."
@@ -191,60 +191,62 @@ async def test_what_was_fetched_is_told_once() -> None:
 
 
 async def test_a_failed_attempt_says_why_and_that_it_is_tried_again() -> None:
-    bench = cached()
-    await bench.tick()
+    harness = cached()
+    await harness.tick()
     said = "org/x cannot be fetched: it is gated."
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
     ended = {"terminated": {"exitCode": 1, "message": said}}
-    play_job(bench, {"state": waiting, "lastState": ended, "restartCount": 3})
-    await bench.tick()
-    degraded = bench.condition("Degraded")
+    play_job(harness, {"state": waiting, "lastState": ended, "restartCount": 3})
+    await harness.tick()
+    degraded = harness.condition("Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "WeightsNotFetched")
     assert degraded["message"] == f"{said} It is tried again."
 
-    play_job(bench, {"state": {"running": {}}, "lastState": ended, "restartCount": 4})
-    await bench.tick()
-    assert bench.condition("Degraded")["reason"] == "WeightsNotFetched"
-    bench.fetches.shown = (GIB, 2 * GIB)
-    await bench.tick()
-    assert bench.condition("Degraded")["status"] == "False"
+    play_job(harness, {"state": {"running": {}}, "lastState": ended, "restartCount": 4})
+    await harness.tick()
+    assert harness.condition("Degraded")["reason"] == "WeightsNotFetched"
+    harness.fetches.shown = (GIB, 2 * GIB)
+    await harness.tick()
+    assert harness.condition("Degraded")["status"] == "False"
 
 
 async def test_a_sidecar_that_failed_once_is_no_failed_attempt() -> None:
-    bench = cached()
-    await bench.tick()
+    harness = cached()
+    await harness.tick()
     running = {"name": "fetch", "state": {"running": {}}, "ready": True}
     ended = {"terminated": {"exitCode": 1, "message": "no certificate yet"}}
     proxy = {"name": "a-proxy", "state": {"running": {}}, "lastState": ended, "restartCount": 1}
-    bench.set_ready(play_job(bench, running), containerStatuses=[proxy, running])
-    await bench.tick()
-    assert bench.condition("Degraded")["status"] == "False", bench.condition("Degraded")["message"]
+    harness.set_ready(play_job(harness, running), containerStatuses=[proxy, running])
+    await harness.tick()
+    assert harness.condition("Degraded")["status"] == "False", harness.condition("Degraded")[
+        "message"
+    ]
 
 
 async def test_a_job_that_was_given_up_says_how_to_go_on() -> None:
-    bench = cached()
-    await bench.tick()
-    job = job_of(bench)
+    harness = cached()
+    await harness.tick()
+    job = job_of(harness)
     failed = {"type": "Failed", "status": "True", "message": "it reached its backoff limit"}
     job["status"] = {"conditions": [failed]}
-    bench.kube.put(JOB, job)
-    await bench.tick()
+    harness.kube.put(JOB, job)
+    await harness.tick()
     name = job["metadata"]["name"]
-    assert bench.condition("Degraded")["message"] == (
+    assert harness.condition("Degraded")["message"] == (
         f"Job {name} was given up: it reached its backoff limit. Delete it to have it started anew."
     )
-    bench.kube.remove(JOB, "llm", name)
-    await bench.tick()
-    assert "status" not in job_of(bench)
+    harness.kube.remove(JOB, "llm", name)
+    await harness.tick()
+    assert "status" not in job_of(harness)
 
 
 async def test_a_pod_that_cannot_start_is_told_as_such() -> None:
-    bench = cached()
-    await bench.tick()
+    harness = cached()
+    await harness.tick()
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
-    play_job(bench, {"image": "vllm", "state": waiting}, phase="Pending")
-    await bench.tick()
-    degraded = bench.condition("Degraded")
+    play_job(harness, {"image": "vllm", "state": waiting}, phase="Pending")
+    await harness.tick()
+    degraded = harness.condition("Degraded")
     assert degraded["reason"] == "ImageUnavailable"
     assert degraded["message"].startswith("the weights are not fetched: container fetch of pod ")
 
@@ -252,36 +254,36 @@ async def test_a_pod_that_cannot_start_is_told_as_such() -> None:
 QUOTA = 'Error creating: pods "kimi-fetch-x" is forbidden: failed quota: must specify limits.cpu'
 
 
-def refuse(bench: Bench, at_s: float) -> None:
-    bench.refuse_pod("Job", job_of(bench)["metadata"]["name"], QUOTA, at_s)
+def refuse(harness: LoopHarness, at_s: float) -> None:
+    harness.refuse_pod("Job", job_of(harness)["metadata"]["name"], QUOTA, at_s)
 
 
 async def test_a_pod_that_the_cluster_refuses_is_told_in_its_words_until_it_comes() -> None:
-    bench = cached()
-    await bench.tick()
-    refuse(bench, bench.clock.at_s)
-    await bench.tick()
-    degraded = bench.condition("Degraded")
+    harness = cached()
+    await harness.tick()
+    refuse(harness, harness.clock.at_s)
+    await harness.tick()
+    degraded = harness.condition("Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "ChildRefused")
     assert degraded["message"] == (
         "the weights are not fetched: the cluster refuses pods of Job "
-        f"{job_of(bench)['metadata']['name']}: {QUOTA}."
+        f"{job_of(harness)['metadata']['name']}: {QUOTA}."
     )
-    play_progress(bench, 1)
-    await bench.tick()
-    assert bench.condition("Degraded")["status"] == "False"
+    play_progress(harness, 1)
+    await harness.tick()
+    assert harness.condition("Degraded")["status"] == "False"
 
 
 async def test_a_pod_that_is_refused_after_one_that_was_evicted_is_told_as_refused() -> None:
-    bench = cached()
-    await bench.tick()
+    harness = cached()
+    await harness.tick()
     ended = {"state": {"terminated": {"exitCode": 137, "reason": "Evicted"}}}
-    play_job(bench, ended, phase="Failed")
-    await bench.tick()
-    assert bench.condition("Degraded")["reason"] == "WeightsNotFetched"
-    refuse(bench, bench.clock.at_s)
-    await bench.tick()
-    assert bench.condition("Degraded")["reason"] == "ChildRefused"
+    play_job(harness, ended, phase="Failed")
+    await harness.tick()
+    assert harness.condition("Degraded")["reason"] == "WeightsNotFetched"
+    refuse(harness, harness.clock.at_s)
+    await harness.tick()
+    assert harness.condition("Degraded")["reason"] == "ChildRefused"
 
 
 PROXY = {"name": "a-proxy", "state": {"running": {}}, "ready": True}
@@ -289,87 +291,92 @@ PROXY = {"name": "a-proxy", "state": {"running": {}}, "ready": True}
 
 
 async def test_what_was_fetched_counts_though_a_sidecar_goes_on_and_then_its_job_goes() -> None:
-    bench = cached()
-    await bench.tick()
-    play_job(bench, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Running", PROXY)
-    await bench.until_ready()
-    assert after(container(serving(bench))["args"], "--revision") == COMMIT
-    assert bench.status["weights"]["summary"] == "556 GiB fetched"
-    verbs = [each.verb for each in bench.kube.written("Job")]
+    harness = cached()
+    await harness.tick()
+    play_job(
+        harness, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Running", PROXY
+    )
+    await harness.until_ready()
+    assert after(container(serving(harness))["args"], "--revision") == COMMIT
+    assert harness.status["weights"]["summary"] == "556 GiB fetched"
+    verbs = [each.verb for each in harness.kube.written("Job")]
     assert verbs == ["create", "delete"]
-    bench.restart()
-    await bench.run_for(60)
-    assert bench.kube.all_of(JOB) == []
-    assert bench.status["weights"]["models"][0]["commit"] == COMMIT
+    harness.restart()
+    await harness.run_for(60)
+    assert harness.kube.all_of(JOB) == []
+    assert harness.status["weights"]["models"][0]["commit"] == COMMIT
 
 
 async def test_a_job_goes_only_once_it_is_kept_what_it_has_fetched() -> None:
-    bench = cached()
-    await bench.tick()
-    play_job(bench, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Running", PROXY)
-    await bench.tick()
-    assert COMMIT in json.dumps(bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"])
-    assert len(bench.kube.all_of(JOB)) == 1
+    harness = cached()
+    await harness.tick()
+    play_job(
+        harness, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Running", PROXY
+    )
+    await harness.tick()
+    assert COMMIT in json.dumps(harness.kube.find(CONFIG_MAP, "kimi-tuning")["data"])
+    assert len(harness.kube.all_of(JOB)) == 1
 
 
 async def test_a_job_whose_pod_has_just_ended_is_left_to_complete() -> None:
-    bench = cached()
-    await bench.tick()
-    play_job(bench, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Succeeded")
+    harness = cached()
+    await harness.tick()
+    play_job(harness, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Succeeded")
     for _ in range(3):
-        await bench.tick()
-    assert bench.status["weights"]["summary"] == "556 GiB fetched"
-    assert len(bench.kube.all_of(JOB)) == 1
+        await harness.tick()
+    assert harness.status["weights"]["summary"] == "556 GiB fetched"
+    assert len(harness.kube.all_of(JOB)) == 1
 
 
 async def test_a_fetch_that_ended_without_a_word_beside_a_sidecar_is_told() -> None:
-    bench = cached()
-    await bench.tick()
-    play_job(bench, {"state": {"terminated": {"exitCode": 0}}}, "Running", PROXY)
-    await bench.tick()
-    degraded = bench.condition("Degraded")
+    harness = cached()
+    await harness.tick()
+    play_job(harness, {"state": {"terminated": {"exitCode": 0}}}, "Running", PROXY)
+    await harness.tick()
+    degraded = harness.condition("Degraded")
     assert degraded["reason"] == "WeightsNotFetched"
     assert "it left no message that says what it fetched" in degraded["message"]
 
 
 async def test_what_a_sidecar_says_is_no_result() -> None:
-    bench = cached()
-    await bench.tick()
+    harness = cached()
+    await harness.tick()
     ended = {"name": "a-job", "state": {"terminated": {"exitCode": 0, "message": RESULT}}}
-    play_job(bench, {"state": {"running": {}}}, "Running", ended)
-    await bench.run_for(60)
-    assert bench.kube.all_of(DEPLOYMENT) == []
-    assert bench.condition("Progressing")["reason"] == "FetchingWeights"
+    play_job(harness, {"state": {"running": {}}}, "Running", ended)
+    await harness.run_for(60)
+    assert harness.kube.all_of(DEPLOYMENT) == []
+    assert harness.condition("Progressing")["reason"] == "FetchingWeights"
 
 
 async def test_another_draft_is_fetched_while_the_old_one_serves_and_then_rolled_out() -> None:
-    bench = await fetched()
-    before = serving(bench)
-    bench.edit({"draft.id": "org/better", "rollout": {"canaryMinutes": 0}})
-    await bench.run_for(300)
-    assert [each["metadata"]["name"] for each in bench.kube.all_of(DEPLOYMENT)] == [
+    harness = await fetched()
+    before = serving(harness)
+    harness.edit({"draft.id": "org/better", "rollout": {"canaryMinutes": 0}})
+    await harness.run_for(300)
+    assert [each["metadata"]["name"] for each in harness.kube.all_of(DEPLOYMENT)] == [
         before["metadata"]["name"]
     ]
-    assert serving(bench)["spec"] == before["spec"]
-    assert bench.status["ready"] == "2/2"
-    assert bench.condition("Progressing")["reason"] == "FetchingWeights"
-    assert bench.status["rollout"]["message"] == "begins when its weights are fetched."
+    assert serving(harness)["spec"] == before["spec"]
+    assert harness.status["ready"] == "2/2"
+    assert harness.condition("Progressing")["reason"] == "FetchingWeights"
+    assert harness.status["rollout"]["message"] == "begins when its weights are fetched."
     assert (
-        "draft" in bench.status["rollout"]["why"] or "org/better" in bench.status["rollout"]["why"]
+        "draft" in harness.status["rollout"]["why"]
+        or "org/better" in harness.status["rollout"]["why"]
     )
-    finish(bench, RESULT.replace(DRAFT_COMMIT, NEWER))
-    await bench.until_rolled()
-    config = json.loads(after(container(serving(bench))["args"], "--speculative-config"))
+    finish(harness, RESULT.replace(DRAFT_COMMIT, NEWER))
+    await harness.until_rolled()
+    config = json.loads(after(container(serving(harness))["args"], "--speculative-config"))
     assert (config["model"], config["revision"]) == ("org/better", NEWER)
 
 
 async def test_another_engine_setting_fetches_nothing_and_keeps_the_commits() -> None:
-    bench = await fetched()
-    bench.edit({"engine.args": ["--seed", "1"], "rollout": {"canaryMinutes": 0}})
-    await bench.until_rolled()
-    assert [write for write in bench.kube.written("Job") if write.verb == "apply"] == []
-    assert after(container(serving(bench))["args"], "--revision") == COMMIT
-    events = [e.body["message"] for e in bench.kube.written("Event")]
+    harness = await fetched()
+    harness.edit({"engine.args": ["--seed", "1"], "rollout": {"canaryMinutes": 0}})
+    await harness.until_rolled()
+    assert [write for write in harness.kube.written("Job") if write.verb == "apply"] == []
+    assert after(container(serving(harness))["args"], "--revision") == COMMIT
+    events = [e.body["message"] for e in harness.kube.written("Event")]
     assert not any("--revision" in message for message in events)
 
 
@@ -384,21 +391,21 @@ async def test_another_engine_setting_fetches_nothing_and_keeps_the_commits() ->
 async def test_why_new_pods_are_needed_is_told_before_their_commits_are_known(
     changes: dict[str, Any], said: str
 ) -> None:
-    bench = await fetched()
-    bench.edit(changes)
-    await bench.tick()
-    assert bench.status["rollout"]["why"].endswith(said)
+    harness = await fetched()
+    harness.edit(changes)
+    await harness.tick()
+    assert harness.status["rollout"]["why"].endswith(said)
 
 
 async def test_leader_and_workers_of_a_group_wait_and_load_the_same() -> None:
     kinds = ((kind.api_version, kind.kind) for kind in (LEADER_WORKER_SET, COMPUTE_DOMAIN))
     changes = {"cache.claimName": "weights", "engine.tensorParallelSize": 8}
-    bench = Bench(changes, served=ServedApis(frozenset(kinds)))
-    await bench.run_for(30)
-    assert bench.kube.all_of(LEADER_WORKER_SET) == []
-    finish(bench)
-    await bench.tick()
-    (group,) = bench.kube.all_of(LEADER_WORKER_SET)
+    harness = LoopHarness(changes, served=ServedApis(frozenset(kinds)))
+    await harness.run_for(30)
+    assert harness.kube.all_of(LEADER_WORKER_SET) == []
+    finish(harness)
+    await harness.tick()
+    (group,) = harness.kube.all_of(LEADER_WORKER_SET)
     templates = group["spec"]["leaderWorkerTemplate"]
     for role in ("leaderTemplate", "workerTemplate"):
         (engine,) = templates[role]["spec"]["containers"]
@@ -408,57 +415,57 @@ async def test_leader_and_workers_of_a_group_wait_and_load_the_same() -> None:
 
 
 async def test_a_spec_that_goes_back_waits_for_nothing() -> None:
-    bench = await fetched()
-    bench.edit({"draft.id": "org/better"})
-    await bench.run_for(60)
-    bench.edit({"draft.id": "lightseekorg/kimi-k2.6-eagle3.1-mla"})
-    await bench.until_ready()
-    assert bench.condition("Progressing")["reason"] == "UpToDate"
-    assert bench.kube.all_of(JOB) == []
-    assert after(container(serving(bench))["args"], "--revision") == COMMIT
+    harness = await fetched()
+    harness.edit({"draft.id": "org/better"})
+    await harness.run_for(60)
+    harness.edit({"draft.id": "lightseekorg/kimi-k2.6-eagle3.1-mla"})
+    await harness.until_ready()
+    assert harness.condition("Progressing")["reason"] == "UpToDate"
+    assert harness.kube.all_of(JOB) == []
+    assert after(container(serving(harness))["args"], "--revision") == COMMIT
 
 
 async def test_pods_without_a_fetch_are_left_as_they_are() -> None:
     """As after an upgrade from a Fathom that fetched nothing."""
-    bench = await fetched()
-    deployment = serving(bench)
+    harness = await fetched()
+    deployment = serving(harness)
     del deployment["metadata"]["annotations"]["fathom.dev/weights"]
-    bench.kube.put(DEPLOYMENT, deployment)
-    kept = bench.kube.find(CONFIG_MAP, "kimi-tuning")
+    harness.kube.put(DEPLOYMENT, deployment)
+    kept = harness.kube.find(CONFIG_MAP, "kimi-tuning")
     del kept["data"]["weights.json"]
-    bench.kube.put(CONFIG_MAP, kept)
-    for name in [job["metadata"]["name"] for job in bench.kube.all_of(JOB)]:
-        bench.kube.remove(JOB, "llm", name)
-    bench.restart()
-    bench.edit({"replicas": 3})
-    await bench.until_ready()
-    assert bench.kube.all_of(JOB) == []
-    assert serving(bench)["spec"]["template"] == deployment["spec"]["template"]
-    assert bench.status["ready"] == "3/3"
-    assert "weights" not in bench.status
+    harness.kube.put(CONFIG_MAP, kept)
+    for name in [job["metadata"]["name"] for job in harness.kube.all_of(JOB)]:
+        harness.kube.remove(JOB, "llm", name)
+    harness.restart()
+    harness.edit({"replicas": 3})
+    await harness.until_ready()
+    assert harness.kube.all_of(JOB) == []
+    assert serving(harness)["spec"]["template"] == deployment["spec"]["template"]
+    assert harness.status["ready"] == "3/3"
+    assert "weights" not in harness.status
 
 
 async def test_the_commits_survive_the_loss_of_what_was_kept() -> None:
-    bench = await fetched()
-    template = serving(bench)["spec"]["template"]
-    bench.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
-    bench.kube.remove(JOB, "llm", job_of(bench)["metadata"]["name"])
-    bench.restart()
-    await bench.until_ready()
-    assert serving(bench)["spec"]["template"] == template
-    assert bench.status["weights"]["models"][0]["commit"] == COMMIT
-    assert bench.kube.all_of(JOB) == []
+    harness = await fetched()
+    template = serving(harness)["spec"]["template"]
+    harness.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
+    harness.kube.remove(JOB, "llm", job_of(harness)["metadata"]["name"])
+    harness.restart()
+    await harness.until_ready()
+    assert serving(harness)["spec"]["template"] == template
+    assert harness.status["weights"]["models"][0]["commit"] == COMMIT
+    assert harness.kube.all_of(JOB) == []
 
 
 async def test_a_job_that_ended_without_a_word_is_not_run_over_and_over() -> None:
-    bench = cached()
-    await bench.tick()
-    finish(bench, result="done")
-    bench.kube.writes.clear()
-    await bench.run_for(600)
-    assert bench.kube.written("Job") == []
-    assert bench.kube.all_of(DEPLOYMENT) == []
-    said = bench.condition("Degraded")["message"]
+    harness = cached()
+    await harness.tick()
+    finish(harness, result="done")
+    harness.kube.writes.clear()
+    await harness.run_for(600)
+    assert harness.kube.written("Job") == []
+    assert harness.kube.all_of(DEPLOYMENT) == []
+    said = harness.condition("Degraded")["message"]
     assert said.endswith(
         "was given up: it left no message that says what it fetched. Delete it to have it started "
         "anew."
@@ -466,65 +473,65 @@ async def test_a_job_that_ended_without_a_word_is_not_run_over_and_over() -> Non
 
 
 async def test_a_job_whose_result_is_lost_is_asked_again() -> None:
-    bench = cached()
-    await bench.tick()
-    first = job_of(bench)
-    finish(bench, result="")
-    bench.kube.remove(POD, "llm", f"{first['metadata']['name']}-x")
-    await bench.tick()
-    assert bench.kube.all_of(JOB) == []
-    await bench.tick()
-    assert job_of(bench)["metadata"]["uid"] != first["metadata"]["uid"]
-    assert bench.kube.all_of(DEPLOYMENT) == []
+    harness = cached()
+    await harness.tick()
+    first = job_of(harness)
+    finish(harness, result="")
+    harness.kube.remove(POD, "llm", f"{first['metadata']['name']}-x")
+    await harness.tick()
+    assert harness.kube.all_of(JOB) == []
+    await harness.tick()
+    assert job_of(harness)["metadata"]["uid"] != first["metadata"]["uid"]
+    assert harness.kube.all_of(DEPLOYMENT) == []
 
 
 async def test_a_restarted_operator_goes_on_where_it_was() -> None:
-    bench = cached()
-    await bench.tick()
-    play_progress(bench, 100)
-    await bench.tick()
-    bench.restart()
-    await bench.run_for(60)
-    assert len(bench.kube.all_of(JOB)) == 1
-    finish(bench)
-    bench.restart()
-    await bench.until_ready()
-    assert after(container(serving(bench))["args"], "--revision") == COMMIT
+    harness = cached()
+    await harness.tick()
+    play_progress(harness, 100)
+    await harness.tick()
+    harness.restart()
+    await harness.run_for(60)
+    assert len(harness.kube.all_of(JOB)) == 1
+    finish(harness)
+    harness.restart()
+    await harness.until_ready()
+    assert after(container(serving(harness))["args"], "--revision") == COMMIT
 
 
 async def test_a_job_and_its_program_go_with_the_wish_for_them() -> None:
-    bench = await fetched()
+    harness = await fetched()
     (program,) = [
         each
-        for each in bench.kube.all_of(CONFIG_MAP)
+        for each in harness.kube.all_of(CONFIG_MAP)
         if each["metadata"]["labels"].get("fathom.dev/component") == "fetch"
     ]
-    bench.edit({"cache.prefetch": False, "rollout": {"canaryMinutes": 0}})
-    await bench.until_rolled()
-    assert bench.kube.all_of(JOB) == []
-    assert program["metadata"]["name"] not in bench.kube.names(CONFIG_MAP)
-    assert "--revision" not in container(serving(bench))["args"]
-    assert "HF_HUB_OFFLINE" not in env(serving(bench))
+    harness.edit({"cache.prefetch": False, "rollout": {"canaryMinutes": 0}})
+    await harness.until_rolled()
+    assert harness.kube.all_of(JOB) == []
+    assert program["metadata"]["name"] not in harness.kube.names(CONFIG_MAP)
+    assert "--revision" not in container(serving(harness))["args"]
+    assert "HF_HUB_OFFLINE" not in env(serving(harness))
 
 
 async def test_the_claim_is_made_once_belongs_to_nobody_and_grows_without_new_pods() -> None:
-    bench = Bench({"cache.size": "800Gi", "cache.prefetch": False})
-    await bench.until_ready()
-    (claim,) = bench.kube.all_of(PERSISTENT_VOLUME_CLAIM)
+    harness = LoopHarness({"cache.size": "800Gi", "cache.prefetch": False})
+    await harness.until_ready()
+    (claim,) = harness.kube.all_of(PERSISTENT_VOLUME_CLAIM)
     assert claim["metadata"]["name"] == "kimi-cache"
     assert "ownerReferences" not in claim["metadata"]
     # As the API server writes it.
     claim["spec"]["resources"]["requests"]["storage"] = "0.78125Ti"
-    bench.kube.put(PERSISTENT_VOLUME_CLAIM, claim)
-    before = serving(bench)
-    bench.kube.writes.clear()
-    await bench.run_for(300)
-    assert bench.kube.writes == []
-    bench.edit({"cache.size": "900Gi"})
-    await bench.until_ready()
-    (claim,) = bench.kube.all_of(PERSISTENT_VOLUME_CLAIM)
+    harness.kube.put(PERSISTENT_VOLUME_CLAIM, claim)
+    before = serving(harness)
+    harness.kube.writes.clear()
+    await harness.run_for(300)
+    assert harness.kube.writes == []
+    harness.edit({"cache.size": "900Gi"})
+    await harness.until_ready()
+    (claim,) = harness.kube.all_of(PERSISTENT_VOLUME_CLAIM)
     assert claim["spec"]["resources"]["requests"]["storage"] == "900Gi"
-    assert serving(bench) == before
-    bench.edit({"cache": {}, "rollout": {"canaryMinutes": 0}})
-    await bench.until_rolled()
-    assert len(bench.kube.all_of(PERSISTENT_VOLUME_CLAIM)) == 1
+    assert serving(harness) == before
+    harness.edit({"cache": {}, "rollout": {"canaryMinutes": 0}})
+    await harness.until_rolled()
+    assert len(harness.kube.all_of(PERSISTENT_VOLUME_CLAIM)) == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fathom.api import names
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
@@ -25,7 +25,7 @@ from fathom.core.cluster.kinds import (
     SPECULATIVE_DEPLOYMENT,
     Kind,
 )
-from fathom_local.engine.walk import vocabulary
+from local_cluster.engine.language import vocabulary
 from storms.engine import MAX_BATCH, Engine, page, write_atomically
 from storms.groups import CHANGED, SHRANK, Groups
 from storms.hub import PASSWORD

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import (
-    CONFIG_MAP,
-    DEPLOYMENT,
-    POD,
-    SERVICE,
-    SERVICE_ACCOUNT,
-    Kind,
-)
+from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT, Kind
 from storms.cluster import BY_HAND
 from storms.engine import Engine, page
 from storms.history import MOST_REPLICAS, Scenario

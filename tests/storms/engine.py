@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from prometheus_client.core import Metric
 
-from fathom_local.engine.plant import Plant
-from fathom_local.engine.simulated_core import SimulatedEngine, SimulatedRequest, StepObserver
 from fathom_vllm.counters import CountersWriter
 from fathom_vllm.depth_file import DepthFile
 from fathom_vllm.exposition import FathomCollector
 from fathom_vllm.hook import SchedulerHook
+from local_cluster.engine.plant import Plant
+from local_cluster.engine.simulated_core import SimulatedEngine, SimulatedRequest, StepObserver
 from storms.simulated_time import START_S
 
 MAX_BATCH: Final = 8

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fathom.core.cluster.kinds import LEADER_WORKER_SET, POD
+from fathom.cluster.kinds import LEADER_WORKER_SET, POD
 from storms.server import Objects
 from support.group_pods import PREFIX, group_pod, hash_of, index_of, set_of, template_hash
 

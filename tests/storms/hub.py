@@ -4,8 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-from fathom.core.models.config import ModelConfig
-from fathom.core.models.facts import Absence, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
 from support.model_pairs import Pair
 
 GOOD: Final = Pair.read("good", "llama-eagle3")

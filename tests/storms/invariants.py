@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from fathom.api import names
-from fathom.core.cluster.kinds import COMPUTE_DOMAIN, POD
+from fathom.cluster.kinds import COMPUTE_DOMAIN, POD
 from storms.cluster import BY_HAND, Cluster
 from storms.groups import CHANGED, SHRANK
 from storms.hub import BAD_DRAFT, SECRETS, TARGET

@@ -14,16 +14,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from fathom.api import names
-from fathom.core.cluster.kinds import JOB, NODE, POD
-from fathom_fetch.shown import (
-    BYTES,
-    COMMIT,
-    DRAFT,
-    MODEL,
-    PORT,
-    PRESENT_BYTES,
-    TOTAL_BYTES,
-)
+from fathom.cluster.kinds import JOB, NODE, POD
+from fathom_fetch.metrics import BYTES, COMMIT, DRAFT, MODEL, PORT, PRESENT_BYTES, TOTAL_BYTES
 from storms.hub import PASSWORD
 from storms.network import Connection, Network, Request
 from storms.quota import GPU, REFUSES

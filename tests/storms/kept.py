@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     DEPLOYMENT,
     JOB,
     LEADER_WORKER_SET,

@@ -20,7 +20,7 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     POD,
@@ -29,7 +29,7 @@ from fathom.core.cluster.kinds import (
     SPECULATIVE_DEPLOYMENT,
     Kind,
 )
-from fathom_local.kube import MERGE_PATCH, KubeApi, Mirror
+from local_cluster.kube import MERGE_PATCH, KubeApi, Mirror
 from storms.calm import complaint
 from storms.deeds import DEEDS
 from storms.history import Deed, History

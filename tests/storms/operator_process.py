@@ -11,26 +11,24 @@ import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.leaderelection import leaderelection
 
-from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.kube import Kube
+from fathom.adapters.pod_metrics import FetchMetrics
 from fathom.adapters.ports import KubePort
-from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.plugin import plugin_bundle
-from fathom.fetch.program import fetch_program
-from fathom.quality.completion import Completion, CompletionRequest
+from fathom.cluster.kinds import ObjectKey
+from fathom.engine.plugin import plugin_bundle
+from fathom.fetch.state import fetch_program
+from fathom.quality.comparison import Completion, CompletionRequest
+from fathom.runtime.caches import ModelCache, NodeCache, ServedCache
 from fathom.runtime.child_cache import ChildCache
+from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.gather import read_nodes
+from fathom.runtime.handlers import sweep
 from fathom.runtime.informer import informed
-from fathom.runtime.leading.fenced_kube import FencedKube
-from fathom.runtime.leading.leadership import LeadershipLostError, Tenure, lead
-from fathom.runtime.leading.pulse import Pulse
+from fathom.runtime.leadership import LeadershipLostError, Tenure, lead
+from fathom.runtime.lease_thread import Pulse
 from fathom.runtime.loops import Loops
-from fathom.runtime.metrics_sources import MetricsSources
-from fathom.runtime.model_cache import ModelCache
-from fathom.runtime.node_cache import NodeCache
+from fathom.runtime.measurement_sources import MetricsSources
 from fathom.runtime.ports import World
-from fathom.runtime.served_cache import ServedCache
-from fathom.runtime.sweep import sweep
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.tuner import decide
 from storms.hub import Hub

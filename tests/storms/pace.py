@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
 from storms.invariants import BrokenError
 from storms.server import Audit
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fathom.core.cluster.kinds import EVENT, POD
+from fathom.cluster.kinds import EVENT, POD
 from storms.server import Objects, rfc3339
 
 GPU: Final = "nvidia.com/gpu"

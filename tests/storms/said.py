@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fathom.api import names
-from fathom.core.cluster.kinds import JOB, SPECULATIVE_DEPLOYMENT
+from fathom.cluster.kinds import JOB, SPECULATIVE_DEPLOYMENT
 from storms.cluster import NO_TAG, Cluster, Container
 from storms.invariants import BrokenError
 from storms.pace import HOUR_S

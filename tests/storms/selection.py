@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fathom.core.cluster.kinds import SERVICE
+from fathom.cluster.kinds import SERVICE
 from storms.cluster import Cluster, Container
 from storms.invariants import BrokenError
 from storms.server import Objects

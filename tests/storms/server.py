@@ -19,7 +19,7 @@ import aiohttp
 from pydantic_core import from_json, to_json
 
 from fathom.adapters.ports import EventType, KubeError
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     CHILD_KINDS,
     EVENT,
     NODE,
@@ -29,7 +29,7 @@ from fathom.core.cluster.kinds import (
     SPECULATIVE_DEPLOYMENT,
     Kind,
 )
-from fathom.core.cluster.manifest import Seen
+from fathom.cluster.manifest import Seen
 from storms.simulated_time import START_S, Process, SimulatedLoop, current
 from support.fake_kube import FakeKube, Logged, copied, merge_patched, merged, selected
 

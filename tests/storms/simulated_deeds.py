@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from fathom.api import names
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     JOB,

@@ -16,7 +16,7 @@ import structlog
 from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,

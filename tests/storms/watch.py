@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from fathom.adapters.ports import EventType, KubeError, KubePort
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
 from storms.server import Objects, Target
 from support.fake_kube import Logged, selected
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fathom.core.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET
+from fathom.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET
 
 WORKLOADS: Final = (DEPLOYMENT, LEADER_WORKER_SET)
 WORKLOAD_NAMES: Final = frozenset(kind.kind for kind in WORKLOADS)

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
 
 NOT_FOR_ALL = (
     Kind("", "v1", "Namespace", "namespaces"),

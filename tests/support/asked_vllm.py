@@ -1,4 +1,4 @@
-"""Asks real vLLMs, as `fathom_local.engine.asking` does; what they cannot answer fails the test."""
+"""Asks real vLLMs, as `local_cluster.engine.script_client` does; no answer fails the test."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fathom_local.engine.asking import ImportedVllm, imported_vllm
-from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION, EngineEnvironmentError
+from local_cluster.engine.environment import DEFAULT_ENGINE_VERSION, EngineEnvironmentError
+from local_cluster.engine.script_client import ImportedVllm, imported_vllm
 
 
 class AskVllm:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from fathom.core.measurement import Cell, DraftCell, PodCounters, StepKind
 from fathom.engine.report import NOTHING_TOLD, device_in, report_in
+from fathom.measurement.counters import Cell, DraftCell, PodCounters, StepKind
 from fathom_vllm.buckets import bucket_index, first_batch
 
 LABELS = 'engine="{engine}",model_name="m"'

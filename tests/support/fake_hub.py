@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fathom.core.models.facts import Absence, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelFacts, ModelRef
 
 
 @dataclass

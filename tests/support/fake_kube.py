@@ -19,9 +19,8 @@ from pydantic import JsonValue
 
 from fathom.adapters.ports import EventType, KubeError, Page, WatchEvent
 from fathom.api import names
-from fathom.core.cluster.kinds import CHILD_KINDS, EVENT, POD, SPECULATIVE_DEPLOYMENT, Kind
-from fathom.core.cluster.manifest import Manifest, Seen
-from fathom.core.cluster.served import ServedApis
+from fathom.cluster.kinds import CHILD_KINDS, EVENT, POD, SPECULATIVE_DEPLOYMENT, Kind, ServedApis
+from fathom.cluster.manifest import Manifest, Seen
 
 Place = tuple[Kind, str, str]
 _REMEMBERED = 5000

@@ -21,7 +21,7 @@ from aiohttp import web
 from yarl import URL
 
 from fathom.api import names
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
 from storms.server import LEASE, Audit, Target, Trouble, route, verb_of
 from storms.watch import WatchTrouble
 

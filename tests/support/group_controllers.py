@@ -15,11 +15,11 @@ from pathlib import Path
 import httpx
 import yaml
 
-from fathom_local.control_plane.credentials import Credentials
-from fathom_local.engine.process import free_port
-from fathom_local.errors import LocalClusterError
-from fathom_local.kube import Object
-from fathom_local.processes import (
+from local_cluster.control_plane.credentials import Credentials
+from local_cluster.engine.process import free_port
+from local_cluster.errors import LocalClusterError
+from local_cluster.kube import Object
+from local_cluster.processes import (
     ProcessRecord,
     daemon_environment,
     last_lines,

@@ -4,7 +4,7 @@ import copy
 import hashlib
 import json
 
-from fathom_local.kube import Object
+from local_cluster.kube import Object
 
 PREFIX = "leaderworkerset.sigs.k8s.io"
 

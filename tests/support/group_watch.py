@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.kube import Object
+from local_cluster.kube import Object
 from support.group_pods import index_of, set_of
 from support.local_cluster import TestNamespace, is_ready
 

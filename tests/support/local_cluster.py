@@ -16,9 +16,9 @@ import psutil
 import pytest
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.cluster import LocalCluster, down, up
-from fathom_local.kube import MERGE_PATCH, KubeApi, Object
-from fathom_local.state import all_states
+from local_cluster.cluster import LocalCluster, down, up
+from local_cluster.kube import MERGE_PATCH, KubeApi, Object
+from local_cluster.state import all_states
 from support.waiting import GUARD_S, until
 
 SHELL_IMAGE = "fathom.local/shell:test"

@@ -1,6 +1,6 @@
 """Pairs of target and draft: small config.json files of our own.
 
-They are in tests/unit/validation/models/pairs.
+They are in tests/unit/validation/pairs.
 
 Six are good, and six are the same ones, each broken in one way.
 """
@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from fathom.core.models.config import ModelConfig
-from fathom.core.models.facts import NO_MODEL, ModelFacts, Weights
-from fathom.validation.models.input import preflight_input
-from fathom.validation.models.verdict import DraftVerdict, check_draft
+from fathom.model_facts import NO_MODEL, ModelConfig, ModelFacts, Weights
+from fathom.validation.model_input import preflight_input
+from fathom.validation.model_verdict import DraftVerdict, check_draft
 from manifest_samples import resource
 
-PAIRS: Final = Path(__file__).parents[1] / "unit" / "validation" / "models" / "pairs"
+PAIRS: Final = Path(__file__).parents[1] / "unit" / "validation" / "pairs"
 NAMES: Final = sorted(path.name for path in (PAIRS / "good").iterdir())
 
 

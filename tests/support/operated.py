@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from fathom_local.engine.traffic import LoadGenerator, Phase
-from fathom_local.engine.walk import EASY
-from fathom_local.kube import MERGE_PATCH
+from local_cluster.engine.language import EASY
+from local_cluster.engine.traffic import LoadGenerator, Phase
+from local_cluster.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace
 from support.operator_process import Operator, operator_in
 from support.waiting import GUARD_S, until
 
 # Of what the operator mounts, only the depth document concerns a simulated engine: it brings the
 # whole of fathom_vllm along, and the mounted part of it would hide the rest.
-SIMULATED = ["env", "-u", "PYTHONPATH", "python", "-m", "fathom_local.engine.simulated", "serve"]
+SIMULATED = ["env", "-u", "PYTHONPATH", "python", "-m", "local_cluster.engine.simulated", "serve"]
 
 SPEC: Mapping[str, Any] = {
     "replicas": 2,

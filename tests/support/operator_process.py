@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.control_plane.audit import AuditEvent, read_events
-from fathom_local.kube import Object
+from local_cluster.control_plane.audit import AuditEvent, read_events
+from local_cluster.kube import Object
 from rights.granted import LEASE_RULES, MODELS_RULES, NODE_RULES, Rule
 from support.local_cluster import TestNamespace
 from support.waiting import GUARD_S, until

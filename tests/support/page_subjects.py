@@ -14,12 +14,12 @@ from fathom.api.status import (
     SpeculativeDeploymentStatus,
     TuningStatus,
 )
-from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.times import rfc3339
+from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument, merged, summary
 from fathom.page.history import History
 from fathom.page.subject import Subject
 from fathom.reconcile.tuning_report import report
+from fathom.times import rfc3339
 from fathom.tuning.interface import TuningDecision
 from manifest_samples import resource
 from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, START_S, Fleet

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
-from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodCounters, StepKind
-from fathom.core.unread import Unread
+from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, PodCounters, StepKind
+from fathom.measurement.scrape_failures import Unread
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.rollout.rollout import Rollout
-from support.bench import START_S, Bench, replica_set
+from support.loop_harness import START_S, LoopHarness, replica_set
 
 TICK_S = 5.0
 STEP_S = 0.02
@@ -75,7 +75,7 @@ class PlayedCluster:
     seed: int = 7
 
     def __post_init__(self) -> None:
-        self.bench = Bench(self.changes)
+        self.harness = LoopHarness(self.changes)
         self._pods: dict[str, _Pod] = {}
         self._serial = 0
         self._due_s = START_S
@@ -86,19 +86,21 @@ class PlayedCluster:
         self.most_held = 0
         self.dark = False
         """No metrics can be read at all."""
-        self.bench.metrics = self  # type: ignore[assignment]  # the port is structural
-        self.bench.restart()
+        self.harness.metrics = self  # type: ignore[assignment]  # the port is structural
+        self.harness.restart()
 
     # -- what tests look at
 
     @property
     def wanted(self) -> int:
-        count: int = self.bench.resource["spec"]["replicas"]
+        count: int = self.harness.resource["spec"]["replicas"]
         return count
 
     @property
     def rollout(self) -> Rollout | None:
-        found = [m for m in self.bench.kube.all_of(CONFIG_MAP) if "tuning" in m["metadata"]["name"]]
+        found = [
+            m for m in self.harness.kube.all_of(CONFIG_MAP) if "tuning" in m["metadata"]["name"]
+        ]
         return Checkpoint.of(found[0]["data"]).rollout if found else None
 
     @property
@@ -109,26 +111,26 @@ class PlayedCluster:
         """Replicas of each Deployment, by revision."""
         return {
             _letter(each["spec"]["template"]): each["spec"]["replicas"]
-            for each in self.bench.kube.all_of(DEPLOYMENT)
+            for each in self.harness.kube.all_of(DEPLOYMENT)
         }
 
     def ready(self) -> dict[str, int]:
         """Pods that serve, by revision."""
         found: dict[str, int] = {}
-        for pod in self.bench.kube.all_of(POD):
+        for pod in self.harness.kube.all_of(POD):
             name = _letter(pod)
             found[name] = found.get(name, 0) + self._serves(pod)
         return {name: count for name, count in found.items() if count}
 
     def revision_of(self, pod: str) -> str:
-        return _letter(self.bench.kube.find(POD, pod))
+        return _letter(self.harness.kube.find(POD, pod))
 
     def events(self) -> list[str]:
-        return [each["reason"] for each in self.bench.kube.all_of(EVENT)]
+        return [each["reason"] for each in self.harness.kube.all_of(EVENT)]
 
     def told(self, reason: str) -> str:
         """The newest event of this reason."""
-        found = [e["message"] for e in self.bench.kube.all_of(EVENT) if e["reason"] == reason]
+        found = [e["message"] for e in self.harness.kube.all_of(EVENT) if e["reason"] == reason]
         assert found, f"no event {reason} among {self.events()}"
         return str(found[-1])
 
@@ -141,8 +143,8 @@ class PlayedCluster:
         self.steps, self.least_ready, self.most_held = [], 1_000_000, 0
 
     async def run(self, seconds: float, until: Any = None) -> None:
-        end_s = self.bench.clock.at_s + seconds
-        while self.bench.clock.at_s < end_s:
+        end_s = self.harness.clock.at_s + seconds
+        while self.harness.clock.at_s < end_s:
             await self.tick()
             if until is not None and until():
                 return
@@ -150,37 +152,37 @@ class PlayedCluster:
 
     async def tick(self) -> None:
         """Five seconds: the cluster moves, and the operator looks if it was woken or is due."""
-        before = self.bench.kube.version
+        before = self.harness.kube.version
         self._play()
-        if self.bench.kube.version != before:
-            self.bench.loop.wake()
-            self._due_s = self.bench.clock.at_s
-        if self.bench.clock.at_s >= self._due_s:
-            delay = await self.bench.loop.tick()
+        if self.harness.kube.version != before:
+            self.harness.loop.wake()
+            self._due_s = self.harness.clock.at_s
+        if self.harness.clock.at_s >= self._due_s:
+            delay = await self.harness.loop.tick()
             assert delay is not None
-            self._due_s = self.bench.clock.at_s + delay
+            self._due_s = self.harness.clock.at_s + delay
         self._note()
-        self.bench.clock.at_s += TICK_S
+        self.harness.clock.at_s += TICK_S
 
     def edit(self, changes: Mapping[str, Any]) -> None:
-        self.bench.edit(changes)
-        self._due_s = self.bench.clock.at_s
+        self.harness.edit(changes)
+        self._due_s = self.harness.clock.at_s
 
     def away(self, seconds: float) -> None:
         """No operator runs: the cluster goes on without one. Then there is a new one."""
-        end_s = self.bench.clock.at_s + seconds
-        while self.bench.clock.at_s < end_s:
+        end_s = self.harness.clock.at_s + seconds
+        while self.harness.clock.at_s < end_s:
             self._play()
-            self.bench.clock.at_s += TICK_S
-        self.bench.restart()
-        self._due_s = self.bench.clock.at_s
+            self.harness.clock.at_s += TICK_S
+        self.harness.restart()
+        self._due_s = self.harness.clock.at_s
 
     def lose_node_of(self, revision: str) -> None:
         """One of its serving pods is gone at once, and its node with it."""
-        for pod in self.bench.kube.all_of(POD):
+        for pod in self.harness.kube.all_of(POD):
             name = pod["metadata"]["name"]
             if _letter(pod) == revision and self._serves(pod):
-                self.bench.kube.remove(POD, "llm", name)
+                self.harness.kube.remove(POD, "llm", name)
                 del self._pods[name]
                 self.nodes -= 1
                 return
@@ -196,12 +198,12 @@ class PlayedCluster:
 
     def _counters(self, name: str) -> PodCounters:
         pod = self._pods[name]
-        document = self.bench.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
+        document = self.harness.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
         generation = 0 if pod.engine.deaf else int(document.split('"generation":')[1].split(",")[0])
         fast = pod.requests - pod.slow
         return PodCounters(
             pod=name,
-            at_s=self.bench.clock.at_s,
+            at_s=self.harness.clock.at_s,
             started_at_s=pod.born_s + pod.restarts,
             engine=EngineCounts(
                 generation_tokens=pod.tokens,
@@ -224,7 +226,7 @@ class PlayedCluster:
     # -- the cluster
 
     def _play(self) -> None:
-        now_s, kube = self.bench.clock.at_s, self.bench.kube
+        now_s, kube = self.harness.clock.at_s, self.harness.kube
         for name, pod in list(self._pods.items()):
             if pod.leaves_s is not None and now_s >= pod.leaves_s:
                 kube.remove(POD, "llm", name)
@@ -242,7 +244,7 @@ class PlayedCluster:
         owner = deployment["metadata"]["name"]
         pods = [
             pod
-            for pod in self.bench.kube.all_of(POD)
+            for pod in self.harness.kube.all_of(POD)
             if pod["metadata"]["name"].rsplit("-", 1)[0] == owner
             and "deletionTimestamp" not in pod["metadata"]
         ]
@@ -257,8 +259,8 @@ class PlayedCluster:
         self._serial += 1
         name = f"{owner}-{self._serial:03d}"
         image = template["spec"]["containers"][0]["image"]
-        self._pods[name] = _Pod(self.bench.clock.at_s, self.engines.get(image, Engine()))
-        self.bench.kube.put(
+        self._pods[name] = _Pod(self.harness.clock.at_s, self.engines.get(image, Engine()))
+        self.harness.kube.put(
             POD,
             {
                 "apiVersion": "v1",
@@ -268,7 +270,7 @@ class PlayedCluster:
                     "namespace": "llm",
                     "labels": template["metadata"]["labels"],
                     "ownerReferences": [replica_set(owner)],
-                    "creationTimestamp": _rfc(self.bench.clock.at_s),
+                    "creationTimestamp": _rfc(self.harness.clock.at_s),
                 },
                 "spec": copy.deepcopy(template["spec"]),
                 "status": {"phase": "Pending"},
@@ -278,14 +280,14 @@ class PlayedCluster:
     def _leave(self, pod: Mapping[str, Any]) -> None:
         found = self._pod(pod)
         if found.leaves_s is None:
-            found.leaves_s = self.bench.clock.at_s + (self.drain_s if found.scheduled else 0.0)
+            found.leaves_s = self.harness.clock.at_s + (self.drain_s if found.scheduled else 0.0)
             leaving = copy.deepcopy(dict(pod))
-            leaving["metadata"]["deletionTimestamp"] = _rfc(self.bench.clock.at_s)
-            self.bench.kube.put(POD, leaving)
+            leaving["metadata"]["deletionTimestamp"] = _rfc(self.harness.clock.at_s)
+            self.harness.kube.put(POD, leaving)
 
     def _live(self, pod: Mapping[str, Any]) -> None:
         """Five seconds of one pod's life."""
-        found, now_s = self._pod(pod), self.bench.clock.at_s
+        found, now_s = self._pod(pod), self.harness.clock.at_s
         if not found.scheduled:
             found.scheduled = sum(each.scheduled for each in self._pods.values()) < self.nodes
             if found.scheduled:
@@ -344,8 +346,8 @@ class PlayedCluster:
             ],
         }
         if pod.get("status") != status:
-            self.bench.kube.put(
-                POD, {**self.bench.kube.find(POD, pod["metadata"]["name"]), "status": status}
+            self.harness.kube.put(
+                POD, {**self.harness.kube.find(POD, pod["metadata"]["name"]), "status": status}
             )
 
     def _pod(self, pod: Mapping[str, Any]) -> _Pod:

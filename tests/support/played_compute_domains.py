@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.kube import MERGE_PATCH, KubeApi, Object
+from local_cluster.kube import MERGE_PATCH, KubeApi, Object
 from support.group_watch import Look, ending, unless
 from support.local_cluster import TestNamespace
 

@@ -8,7 +8,7 @@ Source: `pkg/controllers`, `pkg/webhooks` and `pkg/utils` of github.com/kubernet
 
 from typing import Any
 
-from fathom_local.kube import MERGE_PATCH, Object
+from local_cluster.kube import MERGE_PATCH, Object
 from support.group_pods import PREFIX, group_pod, index_of, owned_by, set_of
 from support.group_watch import Look, ending, unless
 from support.local_cluster import TestNamespace, is_ready

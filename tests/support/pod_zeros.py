@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 _TYPES: Final[Mapping[str, Mapping[str, str]]] = json.loads(
-    files("fathom.manifests.pod").joinpath("pod_schema.json").read_text(encoding="utf-8")
+    files("fathom.manifests").joinpath("pod_schema.json").read_text(encoding="utf-8")
 )
 _LEAVES: Final[Mapping[str, tuple[Any, ...]]] = {
     "str": ("",),

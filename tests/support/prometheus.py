@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 from pydantic import JsonValue
 
-from fathom_local.tools.prometheus import prometheus_process
+from local_cluster.prometheus import prometheus_process
 from support.waiting import until
 
 

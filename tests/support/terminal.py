@@ -15,8 +15,8 @@ from typing import Final
 
 import pytest
 
-from fathom_local.control_plane.binaries import Binaries
-from fathom_local.tools.helm import Helm
+from local_cluster.control_plane.binaries import Binaries
+from local_cluster.helm import Helm
 from support.pages import REPOSITORY
 from support.waiting import GUARD_S, guarded, until
 

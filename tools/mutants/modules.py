@@ -25,8 +25,8 @@ class Module:
 
 MODULES: Final[Mapping[str, Module]] = {
     "plan": Module(
-        ("operator/fathom/core/plan.py", "operator/fathom/core/replicas.py"),
-        ("tests/unit/core/test_plan.py", "tests/unit/core/test_replicas.py"),
+        ("operator/fathom/rollout/plan.py", "operator/fathom/rollout/replicas.py"),
+        ("tests/unit/rollout/test_plan.py", "tests/unit/rollout/test_replicas.py"),
     ),
     "rollout": Module(
         ("operator/fathom/rollout",),
@@ -41,12 +41,11 @@ MODULES: Final[Mapping[str, Module]] = {
         ("operator/fathom/tuning",),
         (
             "tests/unit/tuning",
-            "tests/unit/inspect/test_explain.py",
+            "tests/unit/cli/test_explain.py",
             "tests/property/test_next_step.py",
             "tests/property/test_tuning.py",
         ),
     ),
-    "changes": Module(("operator/fathom/changes",), ("tests/unit/changes",)),
     "engine": Module(
         ("operator/fathom/engine",),
         ("tests/unit/engine", "tests/golden", "tests/property/test_manifests_revision.py"),
@@ -57,7 +56,7 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/unit/validation",
             "tests/unit/engine",
             "tests/unit/api/test_rules.py",
-            "tests/unit/manifests/pod",
+            "tests/unit/manifests",
         ),
     ),
     "manifests": Module(
@@ -70,7 +69,8 @@ MODULES: Final[Mapping[str, Module]] = {
         ),
     ),
     "fathom_vllm": Module(
-        ("operator/fathom_vllm",), ("tests/unit/vllm", "tests/unit/local/engine/test_simulated.py")
+        ("operator/fathom_vllm",),
+        ("tests/unit/vllm", "tests/unit/local_cluster/engine/test_simulated.py"),
     ),
     "reconcile": Module(
         ("operator/fathom/reconcile",),

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 import aiohttp
 from pydantic import BaseModel, ConfigDict, FailFast, Field, JsonValue, ValidationError
 
-from fathom.adapters.answers import BadAnswerError, cause_of, first_bytes, refusal
+from fathom.adapters.http import BadAnswerError, cause_of, first_bytes, refusal
 from fathom.adapters.ports import PodEndpoint
-from fathom.quality.completion import Completion, CompletionRequest, Unanswered
+from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
 
 TIMEOUT_S: Final = 120.0
 """A busy engine has a queue, and Model Runner V1 compiles a kernel for its first logprobs."""

@@ -40,10 +40,17 @@ from fathom.adapters.model_files import (
     parse_config,
     read_bytes,
 )
-from fathom.core.models.config import ModelConfig
-from fathom.core.models.facts import Absence, ModelFacts, ModelRef, Weights
-from fathom.core.models.weight_files import SINGLE_FILE, holds_d2t, weight_bytes
-from fathom.core.scrubbing import scrubbed
+from fathom.model_facts import (
+    SINGLE_FILE,
+    Absence,
+    ModelConfig,
+    ModelFacts,
+    ModelRef,
+    Weights,
+    holds_d2t,
+    weight_bytes,
+)
+from fathom.text import scrubbed
 
 TIMEOUT_S: Final = 10.0
 """Of one request."""

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
-from urllib.parse import quote
 
 import aiohttp
 from kubernetes.aio.client import ApiClient
@@ -16,23 +15,24 @@ from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.client.rest import RESTResponse
 from pydantic import JsonValue
 
+from fathom.adapters.http import NoTurnError, turn
 from fathom.adapters.kube_answers import (
+    OK,
     again_after_s,
+    answer_of,
     decoded,
+    discover,
     items_of,
     kept,
-    no_api_server,
-    parsed,
+    path_of,
     refusal,
     watch_event,
+    with_metadata,
 )
-from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import EventType, KubeError, Page, WatchEvent
-from fathom.adapters.turn import NoTurnError, turn
 from fathom.api import names
-from fathom.core.cluster.kinds import EVENT, Kind
-from fathom.core.cluster.manifest import Manifest, Seen, place_of
-from fathom.core.cluster.served import ServedApis
+from fathom.cluster.kinds import EVENT, Kind, ServedApis
+from fathom.cluster.manifest import Manifest, Seen, place_of
 
 DEFAULT_TIMEOUT_S: Final = 15.0
 DEFAULT_SILENT_S: Final = 75.0
@@ -51,7 +51,6 @@ _MOST_EVENTS: Final = 10_000
 """About one object, after which no further page is read: hundreds are many for an hour, but whoever
 may write events may write any number."""
 _NOT_FOUND: Final = 404
-_OK: Final = range(200, 300)
 
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
@@ -100,7 +99,7 @@ class Kube:
         self._in_line_s = in_line_s
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        return await self._unless_missing("GET", _path(kind, namespace, name))
+        return await self._unless_missing("GET", path_of(kind, namespace, name))
 
     async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
         try:
@@ -120,7 +119,7 @@ class Kube:
     async def _pages(
         self, kind: Kind, namespace: str, which: tuple[str, str]
     ) -> AsyncGenerator[Page]:
-        path, goes_on = _path(kind, namespace), ""
+        path, goes_on = path_of(kind, namespace), ""
         while True:
             query = [which, ("limit", str(_PAGE)), ("continue", goes_on)]
             found = await self._request("GET", path, query=[each for each in query if each[1]])
@@ -133,7 +132,7 @@ class Kube:
     async def watch(
         self, kind: Kind, namespace: str, selector: str, since: str, for_s: float
     ) -> AsyncGenerator[WatchEvent]:
-        path = _path(kind, namespace)
+        path = path_of(kind, namespace)
         query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
@@ -161,7 +160,7 @@ class Kube:
         try:
             request = await self._serialized("GET", path, query=query)
             response = (await self._asked(request, _request_timeout=timeout)).response
-            if response.status not in _OK:
+            if response.status not in OK:
                 payload: bytes = await response.read()
                 raise refusal(response.status, str(response.reason), payload, decoded(payload))
             yield b""
@@ -191,18 +190,20 @@ class Kube:
         namespace, name = place_of(manifest)
         if name:
             try:
-                return await self._apply(_path(kind, namespace, name), manifest, _NO_VERSION)
+                return await self._apply(path_of(kind, namespace, name), manifest, _NO_VERSION)
             except KubeError as error:
                 # Whatever is behind it, the POST says whether the name is taken.
                 if error.status not in _NOT_BY_APPLY:
                     raise
-        return await self._request("POST", _path(kind, namespace), body=manifest, query=[_MANAGER])
+        return await self._request(
+            "POST", path_of(kind, namespace), body=manifest, query=[_MANAGER]
+        )
 
     async def apply(
         self, kind: Kind, manifest: Manifest, seen: Seen, *, subresource: str = ""
     ) -> Manifest:
         namespace, name = place_of(manifest)
-        path, expected = _path(kind, namespace, name, subresource), seen.in_metadata()
+        path, expected = path_of(kind, namespace, name, subresource), seen.in_metadata()
         try:
             return await self._apply(path, manifest, expected)
         except KubeError as error:
@@ -239,15 +240,15 @@ class Kube:
     ) -> Manifest | None:
         return await self._unless_missing(
             "PATCH",
-            _path(kind, namespace, name),
-            body=patch if seen is None else _with_metadata(patch, seen.in_metadata()),
+            path_of(kind, namespace, name),
+            body=patch if seen is None else with_metadata(patch, seen.in_metadata()),
             content_type=_MERGE,
             query=[_MANAGER],
         )
 
     async def delete(self, kind: Kind, namespace: str, name: str, seen: Seen) -> None:
         body: Manifest = {"propagationPolicy": "Background", "preconditions": seen.in_metadata()}
-        await self._unless_missing("DELETE", _path(kind, namespace, name), body=body)
+        await self._unless_missing("DELETE", path_of(kind, namespace, name), body=body)
 
     async def served(self) -> ServedApis:
         return await discover(self._get)
@@ -258,13 +259,13 @@ class Kube:
         return await self._request(
             "PATCH",
             path,
-            body=_with_metadata(manifest, expected),
+            body=with_metadata(manifest, expected),
             content_type=_APPLY,
             query=[_MANAGER, ("force", "true")],
         )
 
     async def _listed(self, kind: Kind, namespace: str, query: _Query) -> tuple[Manifest, ...]:
-        path = _path(kind, namespace)
+        path = path_of(kind, namespace)
         return items_of(kind, path, await self._request("GET", path, query=query))
 
     async def _get(self, path: str) -> Manifest | None:
@@ -300,7 +301,7 @@ class Kube:
         try:
             async with asyncio.timeout(self._timeout_s):
                 request = await self._serialized(
-                    method, path, body=body, content_type=content_type, query=query
+                    method, path, query=query, body=body, content_type=content_type
                 )
                 response = await self._asked(request)
                 payload: bytes = await response.response.read()
@@ -308,19 +309,9 @@ class Kube:
             raise KubeError(0, f"no answer to {method} {path} in {self._timeout_s:g} s") from error
         except (aiohttp.ClientError, ApiException, OSError) as error:
             raise KubeError(0, f"{method} {path} failed: {error}") from error
-        try:
-            answer = parsed(payload)
-        except RecursionError as error:
-            # Whoever may write a podTemplate can nest it as deep as the API server takes.
-            said = f"the answer to {method} {path} nests too deep to be read"
-            raise KubeError(0, said) from error
-        except ValueError:
-            answer = None
-        if response.status not in _OK:
-            raise refusal(response.status, str(response.reason), payload, answer)
-        if not isinstance(answer, dict):
-            raise no_api_server(method, path)
-        return answer
+        return answer_of(
+            method, path, status=response.status, reason=str(response.reason), payload=payload
+        )
 
     async def _asked(self, request: _Serialized, **options: Any) -> RESTResponse:
         """The answer. For a read, a server that is too busy is asked again when it wants to be.
@@ -355,17 +346,3 @@ class Kube:
             body=body,
             auth_settings=["BearerToken"],
         )
-
-
-def _path(kind: Kind, namespace: str, name: str = "", subresource: str = "") -> str:
-    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-    place = ["namespaces", namespace] if namespace else []
-    parts = [*place, kind.plural, name, subresource]
-    return "/".join([root, *(quote(part, safe="") for part in parts if part)])
-
-
-def _with_metadata(
-    body: Mapping[str, JsonValue], more: Mapping[str, JsonValue]
-) -> Mapping[str, JsonValue]:
-    metadata = cast("Mapping[str, JsonValue]", body.get("metadata") or {})
-    return {**body, "metadata": {**metadata, **more}}

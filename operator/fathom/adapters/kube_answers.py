@@ -1,22 +1,56 @@
-"""What an API server's answers say, and those of what stands before it. Pure."""
+"""Paths of an API server, what its answers say, and which APIs it serves. No I/O of its own."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, cast
+from urllib.parse import quote
 
 from pydantic import JsonValue
 from pydantic_core import from_json
 
 from fathom.adapters.ports import EventType, KubeError, WatchEvent
-from fathom.core.cluster.kinds import Kind
-from fathom.core.cluster.manifest import Manifest
+from fathom.cluster.kinds import VERSION, Kind, ServedApis
+from fathom.cluster.manifest import Manifest
 
 _ERROR: Final = "ERROR"
 _TYPES: Final = frozenset(EventType)
+OK: Final = range(200, 300)
 _BUSY: Final = HTTPStatus.TOO_MANY_REQUESTS
 _MAY_NOT_CREATE: Final = "is forbidden: ."
 """How an API server ends what it says of an apply that would create, and may only change."""
+GROUP_VERSIONS: Final = (
+    "v1",
+    "apps/v1",
+    "policy/v1",
+    "monitoring.coreos.com/v1",
+    "leaderworkerset.x-k8s.io/v1",
+    "resource.nvidia.com/v1beta1",
+    "autoscaling/v2",
+)
+"""Asked one by one: a broken aggregated API elsewhere must not hide these."""
+Get = Callable[[str], Awaitable[Mapping[str, JsonValue] | None]]
+
+
+def answer_of(method: str, path: str, *, status: int, reason: str, payload: bytes) -> Manifest:
+    """The object in an answer.
+
+    Raises:
+        KubeError: the API server refused, or what answered is none, or nests too deep.
+    """
+    try:
+        answer = parsed(payload)
+    except RecursionError as error:
+        # Whoever may write a podTemplate can nest it as deep as the API server takes.
+        message = f"the answer to {method} {path} nests too deep to be read"
+        raise KubeError(0, message) from error
+    except ValueError:
+        answer = None
+    if status not in OK:
+        raise refusal(status, reason, payload, answer)
+    if not isinstance(answer, dict):
+        raise no_api_server(method, path)
+    return answer
 
 
 def refusal(status: int, reason: str, payload: bytes, told: JsonValue) -> KubeError:
@@ -117,3 +151,61 @@ def watch_event(path: str, line: bytes) -> WatchEvent:
     metadata = cast("Mapping[str, JsonValue]", found.get("metadata") or {})
     version = str(metadata.get("resourceVersion", ""))
     return WatchEvent(EventType(str(told["type"])), found, version)
+
+
+async def discover(get: Get) -> ServedApis:
+    """Ask for the server's version, and for each group and version that Fathom could use.
+
+    One that is missing, or that the server cannot show, counts as not served: an optional API that
+    is broken must not stop anything. If the server may show it later, the answer says so.
+
+    Args:
+        get: reads a path; None: not found.
+
+    Raises:
+        KubeError: the server does not answer at all.
+    """
+    unknown: set[str] = set()
+
+    async def shown(path: str, name: str) -> Mapping[str, JsonValue]:
+        try:
+            return await get(path) or {}
+        except KubeError as error:
+            if error.status == 0:
+                raise
+            if error.transient:
+                unknown.add(name)
+            return {}
+
+    found: set[tuple[str, str]] = set()
+    for group_version in GROUP_VERSIONS:
+        path = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
+        resources = (await shown(path, group_version)).get("resources")
+        if isinstance(resources, list):
+            found.update(
+                (group_version, str(resource["kind"]))
+                for resource in resources
+                if isinstance(resource, dict) and "kind" in resource
+            )
+    version = _version(await shown("/version", VERSION))
+    return ServedApis(frozenset(found), version, frozenset(unknown))
+
+
+def _version(said: Mapping[str, JsonValue]) -> tuple[int, int] | None:
+    """The API server's; None: it does not show it. Some write `34+` for the minor one."""
+    major, minor = (str(said.get(each, "")).rstrip("+") for each in ("major", "minor"))
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+
+
+def path_of(kind: Kind, namespace: str, name: str = "", subresource: str = "") -> str:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    place = ["namespaces", namespace] if namespace else []
+    parts = [*place, kind.plural, name, subresource]
+    return "/".join([root, *(quote(part, safe="") for part in parts if part)])
+
+
+def with_metadata(
+    body: Mapping[str, JsonValue], more: Mapping[str, JsonValue]
+) -> Mapping[str, JsonValue]:
+    metadata = cast("Mapping[str, JsonValue]", body.get("metadata") or {})
+    return {**body, "metadata": {**metadata, **more}}

@@ -4,33 +4,34 @@ How, and what else was tried: docs/design/0032-reading-many-pages.md.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from fathom.adapters.exposition import (
+from fathom.adapters.exposition import Layout, counted
+from fathom.adapters.series import (
     FAMILIES,
     NOWHERE,
     Destination,
-    Layout,
     NotAnEngine,
     Point,
-    counted,
     destination_of,
 )
-from fathom.adapters.remembered import Remembered
-from fathom.core.measurement import PodCounters
+from fathom.measurement.counters import PodCounters
 
+_Key = TypeVar("_Key", str, bytes)
+_Value = TypeVar("_Value")
+_EACH_BYTES: Final = 300
+"""What one entry takes besides its key's own bytes and a large value: heads of objects, tables."""
 MOST_SAMPLES: Final = 20_000
 """Of one page. Eight engines in a pod that have used every cell show less. At first sight of its
 series each takes 20 µs, later one."""
 LONGEST_LINE: Final = 4096
 """Characters. The time to read a line grows with the square of its length."""
-
 _READ_NAMES: Final = frozenset(name.encode() for name in FAMILIES)
 _NAME: Final = re.compile(rb"[^ \t{]+(?=[ \t{])")
 _SERIES: Final = re.compile(rb'[^\s{]+(?:\{(?:[^{}#"]*"[^{}#"]*")*[^{}#"]*\})? ')
@@ -49,6 +50,59 @@ _PASSED_BYTES: Final = 1024 * 1024
 _LENGTHS_BYTES: Final = 8 * 1024 * 1024
 """Of how many lines each pod has shown: each half has room for 12,000 pods."""
 _SAMPLE: Final = re.compile(rb"^[a-zA-Z_:][a-zA-Z0-9_:]*[ {\t]", re.MULTILINE)
+
+
+class Remembered(Generic[_Key, _Value]):
+    """What was found out about keys that come again and again; it forgets those that do not.
+
+    There are two generations. When the younger one is full, it becomes the elder one; what has not
+    come again by the time the next is full is gone.
+    """
+
+    def __init__(self, most_bytes: int, value_bytes: Callable[[_Value], int] = lambda _: 0) -> None:
+        """Start with nothing.
+
+        Args:
+            most_bytes: of both generations together, about; whoever makes up keys, however long,
+                gets no more of our memory.
+            value_bytes: of a value, where it is large.
+        """
+        self._most_bytes = most_bytes // 2
+        self._left_bytes = self._most_bytes
+        self._value_bytes = value_bytes
+        self._younger: dict[_Key, _Value] = {}
+        self._elder: dict[_Key, _Value] = {}
+
+    @property
+    def younger(self) -> Mapping[_Key, _Value]:
+        """What came lately, for whoever asks too often to call `find`; other calls change it."""
+        return self._younger
+
+    def find(self, key: _Key) -> _Value | None:
+        """What is known of a key, which thereby stays known."""
+        value = self._younger.get(key)
+        if value is None and (value := self._elder.get(key)) is not None:
+            self.keep(key, value)
+        return value
+
+    def keep(self, key: _Key, value: _Value) -> None:
+        """Remember."""
+        self.forget(key)
+        size = self._size(key, value)
+        if size > self._left_bytes:
+            self._elder, self._younger = self._younger, {}
+            self._left_bytes = self._most_bytes
+        self._younger[key] = value
+        self._left_bytes -= size
+
+    def forget(self, key: _Key) -> None:
+        """Know nothing of a key any more."""
+        self._elder.pop(key, None)
+        if (before := self._younger.pop(key, None)) is not None:
+            self._left_bytes += self._size(key, before)
+
+    def _size(self, key: _Key, value: _Value) -> int:
+        return len(key) + self._value_bytes(value) + _EACH_BYTES
 
 
 class _Series(NamedTuple):

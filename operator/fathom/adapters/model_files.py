@@ -6,10 +6,17 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from fathom.api.foreign_json import UnreadableJsonError, parsed_json
-from fathom.core.models.config import ModelConfig
-from fathom.core.models.facts import Absence, ModelFacts, ModelRef, Weights
-from fathom.core.models.weight_files import SINGLE_FILE, holds_d2t, weight_bytes
+from fathom.api.bounded_json import UnreadableJsonError, parsed_json
+from fathom.model_facts import (
+    SINGLE_FILE,
+    Absence,
+    ModelConfig,
+    ModelFacts,
+    ModelRef,
+    Weights,
+    holds_d2t,
+    weight_bytes,
+)
 
 MAX_CONFIG_BYTES: Final = 1 << 20
 

@@ -1,5 +1,6 @@
 """The protocols between the operator and the world. Each has a real twin and a fake one."""
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,14 +9,15 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from fathom.core.cluster.kinds import Kind
-from fathom.core.cluster.manifest import Manifest, Seen
-from fathom.core.cluster.served import ServedApis
-from fathom.core.measurement import PodCounters
-from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.core.unread import Unread
+from fathom.api.choices import MetricsSource
+from fathom.api.spec import MetricsSpec
+from fathom.cluster.kinds import Kind, ServedApis
+from fathom.cluster.manifest import Manifest, Seen
 from fathom.fetch.progress import FetchedBytes
-from fathom.quality.completion import Completion, CompletionRequest, Unanswered
+from fathom.measurement.counters import PodCounters
+from fathom.measurement.scrape_failures import Unread
+from fathom.model_facts import ModelFacts, ModelRef
+from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,3 +282,18 @@ class KubePort(Protocol):
     async def served(self) -> ServedApis:
         """The APIs that this cluster serves."""
         ...
+
+
+class SystemClock:
+    """The machine's own wall clock."""
+
+    def now_s(self) -> float:
+        """Unix seconds."""
+        return time.time()
+
+
+def choose(metrics: MetricsSpec) -> MetricsSource:
+    """Where counters come from, Auto resolved: Prometheus if a URL is given, else the pods."""
+    if metrics.source is not MetricsSource.AUTO:
+        return metrics.source
+    return MetricsSource.PROMETHEUS if metrics.prometheus_url else MetricsSource.PODS

@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 from pydantic import JsonValue
 
-from fathom.api.foreign_json import DEEPEST
+from fathom.api.bounded_json import DEEPEST
 from fathom.api.names import LIST_KIND
 
 STDIN: Final = "-"

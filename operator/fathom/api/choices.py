@@ -3,43 +3,6 @@
 from enum import StrEnum
 
 
-class Method(StrEnum):
-    """Speculation methods, spelled as vLLM spells them. EAGLE 3 and 3.1 are both `eagle3`."""
-
-    EAGLE3 = "eagle3"
-    EAGLE = "eagle"
-    MTP = "mtp"
-    DRAFT_MODEL = "draft_model"
-    NGRAM = "ngram"
-    NGRAM_GPU = "ngram_gpu"
-    SUFFIX = "suffix"
-    DFLASH = "dflash"
-    DSPARK = "dspark"
-
-    @property
-    def needs_draft(self) -> bool:
-        """Whether a draft model of its own is loaded beside the target."""
-        return self in {Method.EAGLE3, Method.EAGLE, Method.DRAFT_MODEL, Method.DFLASH}
-
-    @property
-    def takes_no_draft(self) -> bool:
-        """Whether tokens are found in the text itself, by no model at all.
-
-        vLLM would silently ignore one (vllm/config/speculative.py, `__post_init__`). The others
-        may have a draft of their own or, as mtp and dspark, come with the target.
-        """
-        return self.looks_up_ngrams or self is Method.SUFFIX
-
-    @property
-    def looks_up_ngrams(self) -> bool:
-        """Whether tokens are those that followed the same words before.
-
-        On a GPU both are looked up there (vllm/v1/worker/gpu/spec_decode/__init__.py, 0.32), and
-        with `ngram_gpu` no step waits for its scheduling.
-        """
-        return self in {Method.NGRAM, Method.NGRAM_GPU}
-
-
 class TuningMode(StrEnum):
     AUTO = "Auto"
     ADVISE = "Advise"
@@ -54,9 +17,16 @@ class Actuation(StrEnum):
 
 
 class Objective(StrEnum):
+    """What a depth is chosen for. Another one is a member, and what is asked of it below."""
+
     LATENCY = "Latency"
     THROUGHPUT = "Throughput"
     GOODPUT = "Goodput"
+
+    @property
+    def keeps_slo(self) -> bool:
+        """Whether the SLO on time per output token decides which depths are allowed."""
+        return self is Objective.GOODPUT
 
 
 class Switch(StrEnum):

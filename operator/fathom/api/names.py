@@ -1,5 +1,7 @@
-"""Every name that others can see: the API's coordinates, labels, annotations, the field manager."""
+"""Every name that others can see: the API's coordinates, labels, annotations; and what is one."""
 
+import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 GROUP: Final = "fathom.dev"
@@ -82,6 +84,22 @@ ANNOTATION_WEIGHTS: Final = f"{GROUP}/weights"
 ANNOTATION_LABELS: Final = f"{GROUP}/labels"
 """On PodMonitors: the names of the labels that the spec asks for, so that one which it asked for
 before is seen to be left over."""
+NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""Of a Service, which is called like the resource."""
+LONGEST_NAME: Final = 45
+"""Children append suffixes, and a Service's name has 63 characters at most."""
+NAMESPACE_PATTERN: Final = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"
+LONGEST_NAMESPACE: Final = 63
+_REFUSED: Final = {
+    "metadata.name": "this is no name: use lower-case letters, digits and -, and begin with a "
+    "letter",
+    "metadata.namespace": "this is no name of a namespace: use lower-case letters, digits and -",
+}
+NAMES: Final = frozenset(_REFUSED)
+"""Paths of what is a name."""
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+"""Source: https://prometheus.io/docs/concepts/data_model/#metric-names-and-labels. Prometheus 3
+takes any text, quoted; what answers like a Prometheus may not."""
 
 
 def depth_config_map(name: str) -> str:
@@ -167,3 +185,40 @@ LONGEST_GROUP_NAME: Final = LONGEST_LABEL - len(
 LeaderWorkerSet makes a StatefulSet for the workers of a group, `<name>-<8 characters>-0`.
 Kubernetes labels their pods with that name, a hyphen and a hash: `controller-revision-hash`
 (pkg/controller/history, `ControllerRevisionName`). With a longer one no worker is created."""
+
+
+def refused_name(path: str, name: str, *, longest: int | None = None) -> str:
+    """The sentence that refuses a name, with one to take instead where there is one.
+
+    Args:
+        path: one of `NAMES`.
+        name: as it is written.
+        longest: the characters that it may have, if there are too many; None: others are wrong.
+    """
+    what = _REFUSED[path]
+    if longest is not None:
+        what = f"this name has {len(name)} characters: use {longest} at most"
+    offered = _offered(name, of_namespace=path == "metadata.namespace")
+    return f"{what}.{f' {offered} would do.' if offered else ''}"
+
+
+def _offered(name: str, *, of_namespace: bool) -> str:
+    """The nearest name that may be; empty: there is nothing to make one of."""
+    made = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if not of_namespace and re.match(r"[0-9]", made):
+        made = f"sd-{made}"
+    return made[: LONGEST_NAMESPACE if of_namespace else LONGEST_NAME].rstrip("-")
+
+
+def pod_labels(labels: Mapping[str, str]) -> str:
+    """What series of a pod have to have, in words.
+
+    Args:
+        labels: that all series of the cluster have.
+    """
+    return " and ".join(("namespace", "pod", *map("=".join, sorted(labels.items()))))
+
+
+def bad_label_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Those that are no name of a label, in order."""
+    return tuple(sorted(name for name in names if not _NAME.fullmatch(name)))

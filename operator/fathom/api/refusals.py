@@ -7,11 +7,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from fathom.api.model_fields import model_at, names_of, path_of
-from fathom.api.near import nearest
+from fathom.api.base import Location, model_at, names_of, path_of, paths_by_name
+from fathom.api.names import NAMES, refused_name
 from fathom.api.problem import Problem
-from fathom.api.resource_name import NAMES, refused_name
-from fathom.api.unknown_field import unknown_field
+from fathom.api.suggestions import FAMILIAR, VERY_NEAR, Familiar, familiar, nearest, plain
 
 _WANTED: Final[Mapping[str, str]] = {
     "model_type": "an object",
@@ -30,6 +29,63 @@ _SHOWN: Final = 60
 _QUOTED: Final = re.compile(r"'([^']*)'")
 _ONE_OF: Final = re.compile(r"\^\(([A-Za-z|]+)\)\$")
 """A pattern that is a list of values."""
+_ITEMS: Final = "each item on a line of its own, after `- `"
+_LINES: Final = "lines like `name: value` below it"
+_SCALARS: Final = {
+    "a whole number": re.compile(r"-?[0-9]{1,18}"),
+    "a number": re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?"),
+    "true or false": re.compile("true|false"),
+}
+"""What would be of a type if it were not in quotes."""
+_OF_TEXT: Final = ("string_pattern_mismatch", "string_too_long")
+_ANYTHING_ELSE: Final = "this cannot stand here: see `kubectl explain sd --recursive`."
+
+
+def unknown_field(root: type[BaseModel], location: Location) -> str:
+    """The sentence that refuses it.
+
+    Args:
+        root: the model of the whole manifest.
+        location: of the field.
+    """
+    return f"unknown field{_advice(root, str(location[-1]), location[:-1])}"
+
+
+def _advice(root: type[BaseModel], name: str, place: Location) -> str:
+    here = names_of(model_at(root, place))
+    rows = familiar(name)
+    meant = [row.path(spelling).rsplit(".", 1)[-1] for spelling, row in rows]
+    if same := nearest(name, here, 1) or next((each for each in meant if each in here), ""):
+        return f". Did you mean {same}?"
+    for spelling, row in rows:
+        if not row.beside:
+            return f": {row.advice(spelling)}."
+    elsewhere = paths_by_name(root).get(nearest(name, paths_by_name(root), 1), ())
+    if near := _begun(name, here) or nearest(name, here):
+        return f". Did you mean {', or '.join((near, *elsewhere))}?"
+    if elsewhere:
+        return f": set {' or '.join(elsewhere)} instead."
+    return _misspelt(root, name) or f": remove it, or see `kubectl explain {_explained(place)}`."
+
+
+def _begun(name: str, names: Sequence[str]) -> str:
+    """The only one of the names that begins so; empty: none does, or several do."""
+    found = [each for each in names if plain(each).startswith(plain(name))]
+    return found[0] if len(found) == 1 else ""
+
+
+def _misspelt(root: type[BaseModel], name: str) -> str:
+    """The advice for what is nearly a name that would go elsewhere; empty: it is near none."""
+    by_name = {each: row for row in FAMILIAR for each in row.names if not row.beside}
+    ours = {each: Familiar((each,), field=paths[0]) for each, paths in paths_by_name(root).items()}
+    rows = {**by_name, **ours}
+    found = nearest(name, rows, VERY_NEAR)
+    return f": {rows[found].advice(found)}." if found else ""
+
+
+def _explained(place: Location) -> str:
+    """A place as `kubectl explain` takes it: without the numbers of items."""
+    return path_of(["sd", *(part for part in place if isinstance(part, str))])
 
 
 def refusals(root: type[BaseModel], errors: Sequence[ErrorDetails]) -> tuple[Problem, ...]:
@@ -90,16 +146,6 @@ def _no_such_value(found: object, wanted: str) -> str:
     if wanted == "true or false":
         return f"{_shown(found)} is neither true nor false: write one of them, without quotes."
     return f"{_shown(found)} is not {wanted}: write one, without quotes."
-
-
-_ITEMS: Final = "each item on a line of its own, after `- `"
-_LINES: Final = "lines like `name: value` below it"
-_SCALARS: Final = {
-    "a whole number": re.compile(r"-?[0-9]{1,18}"),
-    "a number": re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?"),
-    "true or false": re.compile("true|false"),
-}
-"""What would be of a type if it were not in quotes."""
 
 
 def _belongs(found: object, wanted: str) -> str:
@@ -165,7 +211,6 @@ def _not_of_pattern(found: object, pattern: str) -> str:
     return f"{_shown(found)} is not a size: write a number and its unit, such as 200Gi."
 
 
-_OF_TEXT: Final = ("string_pattern_mismatch", "string_too_long")
 _SENTENCES: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], str]]] = {
     "missing": lambda _, __: "required, but missing: set it.",
     "enum": lambda found, limits: _not_one_of(found, _QUOTED.findall(limits["expected"])),
@@ -190,4 +235,3 @@ _SENTENCES: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], str]]] = {
     ),
 }
 """By pydantic's name of an error: of what was found and what is allowed."""
-_ANYTHING_ELSE: Final = "this cannot stand here: see `kubectl explain sd --recursive`."

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, PRESETS, preset_for
-from fathom.api.choices import Accelerator, AdaptiveVerification, Drafting, Method, Objective
+from fathom.api.choices import Accelerator, AdaptiveVerification, Drafting
+from fathom.api.methods import Method
 from fathom.api.names import LONGEST_GROUP_NAME
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
@@ -204,7 +205,7 @@ RULES: Final[tuple[Rule, ...]] = (
         cel="self.speculation.tuning.objective != 'Goodput' "
         "|| has(self.speculation.tuning.tpotMilliseconds)",
         holds=lambda spec: (
-            spec.speculation.tuning.objective is not Objective.GOODPUT
+            not spec.speculation.tuning.objective.keeps_slo
             or spec.speculation.tuning.tpot_milliseconds is not None
         ),
     ),

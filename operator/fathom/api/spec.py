@@ -17,13 +17,13 @@ from fathom.api.choices import (
     Compares,
     ComputeDomainPolicy,
     Drafting,
-    Method,
     MetricsSource,
     Objective,
     Switch,
     TuningMode,
     WhenNoCapacity,
 )
+from fathom.api.methods import Method
 from fathom.api.pod_fields import (
     QUANTITY_OR_NOTHING,
     AccessMode,

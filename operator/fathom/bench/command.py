@@ -12,32 +12,23 @@ import typer
 from rich.console import Console
 
 from fathom.adapters import kube_config
-from fathom.adapters.clock import SystemClock
 from fathom.adapters.kube import Kube
 from fathom.adapters.pod_log import PodLog
+from fathom.adapters.ports import SystemClock
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.bench.asked import BenchRefusedError, BenchRequest
-from fathom.bench.data import SUBSETS
 from fathom.bench.job import bench_program
+from fathom.bench.log import progress
 from fathom.bench.planning import as_fetched, planned, require_all_placed
-from fathom.bench.progress import progress
-from fathom.bench.result import found
+from fathom.bench.request import SUBSETS, BenchRefusedError, BenchRequest
+from fathom.bench.result import bench_table, found
 from fathom.bench.runner import BenchCluster, follow, keep, remove, start, under_way
-from fathom.bench.view import bench_table
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.core.cluster.snapshot import status_in
-from fathom.core.depth_bench import DepthBench
-from fathom.core.plugin import plugin_bundle
-from fathom.core.times import rfc3339
-from fathom.inspect.options import (
-    Context,
-    Kubeconfig,
-    Name,
-    Namespace,
-    refuse,
-    refusing,
-)
+from fathom.cli.options import Context, Kubeconfig, Name, Namespace, refuse, refusing
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.cluster.snapshot import status_in
+from fathom.engine.plugin import plugin_bundle
+from fathom.measurement.bench_result import DepthBench
 from fathom.resource import SpeculativeDeployment, known_part, parse
+from fathom.times import rfc3339
 from fathom.validation.candidate import candidate_of
 from fathom.validation.chain import errors_of
 

@@ -5,13 +5,13 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.bench.data import DataVolume
 from fathom.bench.planning import PlannedBench
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.delivered_code import DeliveredCode
-from fathom.manifests.code_config_map import code_data, code_volume
-from fathom.manifests.pod.pod_template import DEPTH_VOLUME, PLUGIN_VOLUME
-from fathom.manifests.pod.template_parts import Part, part, parts
+from fathom.bench.request import DataVolume
+from fathom.cluster.manifest import Manifest
+from fathom.engine.plugin import DeliveredCode
+from fathom.manifests.config_maps import code_data, code_volume
+from fathom.manifests.pod_template import DEPTH_VOLUME, PLUGIN_VOLUME
+from fathom.manifests.template_parts import Part, part, parts
 from fathom.resource import SpeculativeDeployment
 from fathom_measure.bundle import measure_files
 

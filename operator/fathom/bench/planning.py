@@ -7,18 +7,17 @@ from fathom.api import names
 from fathom.api.choices import Drafting, TuningMode
 from fathom.api.conditions import ConditionStatus, ConditionType
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.bench.asked import BenchRefusedError, BenchRequest, asked_depths
-from fathom.bench.data import BenchData, data_of
-from fathom.core.plugin import PluginBundle
-from fathom.core.revision import revision_of
+from fathom.bench.request import BenchData, BenchRefusedError, BenchRequest, asked_depths, data_of
 from fathom.engine.flags import HTTP_PORT
-from fathom.fetch.standing import Fetched, pinned
-from fathom.manifests.pod.engine_env import PLUGIN_DIRECTORY
-from fathom.manifests.pod.pod_template import pod_template
-from fathom.manifests.pod.template_parts import Part, by, parts, texts
+from fathom.engine.plugin import PluginBundle
+from fathom.fetch.state import Fetched, pinned
+from fathom.manifests.engine_env import PLUGIN_DIRECTORY
+from fathom.manifests.pod_template import pod_template
+from fathom.manifests.template_parts import Part, by, parts, texts
 from fathom.resource import SpeculativeDeployment
+from fathom.rollout.revision import revision_of
 from fathom.rollout.rollout import Stage
-from fathom_fetch.shown import DRAFT, MODEL
+from fathom_fetch.metrics import DRAFT, MODEL
 from fathom_measure.plan import EnginePlan, LoadPlan, MeasurePlan
 from fathom_vllm.environment import DEFAULT_DEPTH_FILE
 

@@ -10,11 +10,19 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Final
 
+from rich.table import Table
+
 from fathom.api import names
-from fathom.bench.heard import Heard, LoadResult, ResultLine
 from fathom.bench.job import owned_by
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.depth_bench import RESULT_KEY, AcceptanceLength, BenchRow, DepthBench
+from fathom.bench.log import Heard, LoadResult, ResultLine
+from fathom.cluster.manifest import Manifest
+from fathom.measurement.bench_result import (
+    COLUMNS,
+    RESULT_KEY,
+    AcceptanceLength,
+    BenchRow,
+    DepthBench,
+)
 from fathom.resource import SpeculativeDeployment
 
 _TWO_SIDED_95: Final = 1.96
@@ -118,3 +126,15 @@ def _row(line: ResultLine, *, zero: float | None, off: float | None) -> BenchRow
 
 def _place(line: ResultLine, depth: int | None) -> tuple[str, int, int | None]:
     return line.data, line.concurrency, depth
+
+
+def bench_table(bench: DepthBench) -> Table:
+    """A row for each run, grouped by what is compared."""
+    table = Table(box=None, pad_edge=False)
+    data, *numbers = COLUMNS
+    table.add_column(data.upper())
+    for column in numbers:
+        table.add_column(column.upper(), justify="right")
+    for cells in bench.table():
+        table.add_row(*cells)
+    return table

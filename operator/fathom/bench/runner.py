@@ -14,25 +14,17 @@ from fathom.adapters.ports import Clock, KubeError, KubePort, PodLogPort
 from fathom.api import names
 from fathom.api.accelerators import vendor_of
 from fathom.api.conditions import Reason
-from fathom.bench.asked import BenchRefusedError
-from fathom.bench.data import DataVolume
-from fathom.bench.heard import Heard, heard
 from fathom.bench.job import BenchProgram, bench_code, bench_job, owned_by
+from fathom.bench.log import Heard, heard
 from fathom.bench.planning import PlannedBench
+from fathom.bench.request import BenchRefusedError, DataVolume
 from fathom.bench.result import result_config_map
-from fathom.core.cluster.kinds import (
-    CONFIG_MAP,
-    JOB,
-    PERSISTENT_VOLUME_CLAIM,
-    POD,
-    ObjectKey,
-)
-from fathom.core.cluster.manifest import Manifest, Seen, place_of
-from fathom.core.cluster.metadata import Meta
-from fathom.core.cluster.observed import ObservedJob
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
-from fathom.core.depth_bench import DepthBench
+from fathom.cluster.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, POD, ObjectKey
+from fathom.cluster.manifest import Manifest, Meta, Seen, place_of
+from fathom.cluster.observed import ObservedJob
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.pod_failures import Trouble, trouble_with_pod
+from fathom.measurement.bench_result import DepthBench
 from fathom.resource import SpeculativeDeployment
 
 EVERY_S: Final = 2.0

@@ -1,4 +1,4 @@
-"""Arguments of `vllm serve`, read as vLLM's parser reads them: the pure rules, without vLLM.
+"""Arguments of `vllm serve`, read as vLLM's parser reads them, and what they state. Pure.
 
 vLLM's FlexibleArgumentParser is argparse with three additions: underscores count as dashes,
 `--config.key value` sets one key of a JSON option, and any unambiguous beginning of a long option
@@ -7,14 +7,19 @@ stands for it (argparse's own rule). A test compares these rules with the real p
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Final, Self
 
 from pydantic import JsonValue
 
-from fathom.api.foreign_json import DEEPEST, json_or_text
+from fathom.api.accelerators import preset_for
+from fathom.api.bounded_json import DEEPEST, json_or_text
+from fathom.api.choices import Accelerator
+from fathom.api.spec import NodePoolSpec
 
 _WITH_SUFFIX: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
@@ -49,6 +54,25 @@ SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
 """Options whose value is read, and the shortest beginning of each that vLLM takes for it alone."""
 _SHORT: Final[Mapping[str, str]] = MappingProxyType({"--compilation-config": "-cc"})
 """Those of them that have another name, which vLLM takes as a whole only."""
+MAX_NUM_SEQS: Final = "--max-num-seqs"
+MAX_NUM_BATCHED_TOKENS: Final = "--max-num-batched-tokens"
+_MAX_NUM_SEQS: Final = 1024
+_MAX_NUM_SEQS_OF_SMALL_GPUS: Final = 256
+_SMALL_BYTES: Final = 70 << 30
+"""vLLM's own defaults, with so much memory and more, but for the A100, and below
+(`get_batch_defaults` in vllm/engine/arg_utils.py, 0.32)."""
+_LOADED_AS_THE_HUB_HAS_THEM: Final = frozenset({"", "auto", "hf", "mistral"})
+_LOADED_FROM_ALL_FILES: Final = frozenset(
+    {"safetensors", "fastsafetensors", "instanttensor", "runai_streamer", "bitsandbytes"}
+)
+"""Values of --load-format with which vLLM reads a hub's files, and picks among them differently."""
+_NAMING_OTHER_REPOSITORIES: Final = (
+    "--tokenizer",
+    "--hf-config-path",
+    "--generation-config",
+    "--lora-modules",
+    "--enable-lora",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +209,59 @@ def whole_number(text: str) -> int | None:
 
 def _is_number(argument: str) -> bool:
     return _NEGATIVE_NUMBER.fullmatch(argument) is not None
+
+
+def max_num_seqs(arguments: EngineArguments, pool: NodePoolSpec) -> int:
+    """The largest number of requests in one engine step, where depth is live.
+
+    Where the arguments say nothing, what vLLM would choose by itself on these GPUs. Where their
+    memory is not known, the lower default is taken.
+    """
+    stated = arguments.value(MAX_NUM_SEQS)
+    with suppress(ValueError):
+        if stated is not None:
+            return max(1, int(stated))
+    small = pool.accelerator is Accelerator.A100 or preset_for(pool).memory_bytes < _SMALL_BYTES
+    own = _MAX_NUM_SEQS_OF_SMALL_GPUS if small else _MAX_NUM_SEQS
+    if performance_mode(arguments) == "throughput":
+        own *= 2
+    tokens = token_budget(arguments)
+    return min(own, tokens) if tokens is not None and tokens > 0 else own
+
+
+def token_budget(arguments: EngineArguments) -> int | None:
+    """The most tokens of one step; None: not stated, or no number."""
+    return whole_number(arguments.value(MAX_NUM_BATCHED_TOKENS) or "")
+
+
+def performance_mode(arguments: EngineArguments) -> str:
+    """What is preferred; `balanced`, vLLM's default, for nothing."""
+    return arguments.value("--performance-mode") or "balanced"
+
+
+def kv_cache_dtype(arguments: EngineArguments) -> str:
+    """The KV cache's type; `auto`, vLLM's default, for nothing."""
+    return arguments.value("--kv-cache-dtype") or "auto"
+
+
+class Loading(Enum):
+    """Which files of a repository's weights the engine reads, and where it looks for them."""
+
+    CHOSEN = "those that vLLM chooses by default, in the hub's cache"
+    ALL = "one format's, whichever there are, in the hub's cache"
+    ELSEWHERE = "none, or not in the hub's cache"
+
+
+def loading(arguments: EngineArguments) -> Loading:
+    """How the weights are loaded."""
+    if arguments.has("--download-dir"):
+        return Loading.ELSEWHERE
+    stated = arguments.value("--load-format") or ""
+    if stated in _LOADED_AS_THE_HUB_HAS_THEM:
+        return Loading.CHOSEN
+    return Loading.ALL if stated in _LOADED_FROM_ALL_FILES else Loading.ELSEWHERE
+
+
+def names_other_repositories(arguments: EngineArguments) -> bool:
+    """Whether the engine may look for more than target and draft."""
+    return any(option.name in _NAMING_OTHER_REPOSITORIES for option in arguments.options)

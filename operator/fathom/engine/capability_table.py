@@ -3,20 +3,35 @@
 Its rules are in `fathom.engine.live_depth` and `fathom.validation.engine_checks`.
 
 Read: the wheels of 0.14.1 to 0.33.0. Run, as far as a CPU goes: what docs/engines.md names.
+
+The lists stand in `known_names.json`, written by `generators.known_names` from the releases
+themselves. Pure.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+from pydantic import BaseModel, ConfigDict
 
-from fathom.api.choices import Method
+from fathom.api.methods import METHODS, Method
 
 _EVERY_METHOD: Final = frozenset(Method)
+_NONE_YET: Final = SpecifierSet("<0")
+_REFUSED: Final = "refused"
+_AT_TOKENS: Final = "depth stays at `tokens`"
+FILE: Final = "known_names.json"
+
+
+def has_release(versions: SpecifierSet, version: Version) -> bool:
+    """Whether a release is among these; one before a release comes before it."""
+    return versions.contains(version, prereleases=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # one is itself: specifiers are slow to hash
@@ -27,7 +42,7 @@ class Capability:
     methods: frozenset[Method] = _EVERY_METHOD
 
     def in_version(self, version: Version) -> bool:
-        return self.versions.contains(version, prereleases=True)
+        return has_release(self.versions, version)
 
 
 class Shown(StrEnum):
@@ -59,26 +74,16 @@ class Row:
 
 EVERY_RELEASE: Final = Capability(SpecifierSet())
 """Found in the oldest and in the newest release that was read."""
-_NONE_YET: Final = SpecifierSet("<0")
 
 SHUTDOWN_TIMEOUT: Final = Capability(SpecifierSet(">=0.18.0"))
 DEPTH_SCHEDULE: Final = Capability(SpecifierSet(">=0.24.0"))
-ADAPTIVE_VERIFICATION: Final = (
-    Capability(SpecifierSet(">=0.28.0"), frozenset({Method.DSPARK})),
-    Capability(
-        SpecifierSet(">=0.30.0"),
-        frozenset({Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DFLASH}),
-    ),
-    # 0.30 runs draft models on Model Runner V1 only, and adaptive verification on V2 only.
-    Capability(SpecifierSet(">=0.31.0"), frozenset({Method.DRAFT_MODEL})),
-)
-DFLASH: Final = Capability(SpecifierSet(">=0.20.0"))
-DSPARK: Final = Capability(SpecifierSet(">=0.25.0"))
-METHODS: Final[Mapping[Method, Capability]] = MappingProxyType(
+ADAPTIVE_VERIFICATION: Final[Mapping[Method, Capability]] = MappingProxyType(
     {
-        **dict.fromkeys(Method, EVERY_RELEASE),
-        Method.DFLASH: DFLASH,
-        Method.DSPARK: DSPARK,
+        method: Capability(row.adaptive, frozenset({method}))
+        for method, row in sorted(
+            METHODS.items(), key=lambda each: (str(each[1].adaptive), each[0])
+        )
+        if row.adaptive is not None
     }
 )
 
@@ -88,34 +93,13 @@ ATTENTION_BACKENDS: Final[Mapping[str, Capability]] = MappingProxyType(
 )
 """Those that came late, in lower case. Others are left to vLLM."""
 
-DRAFT_PIPELINE_PARALLEL: Final = Capability(
-    # Before, the draft is split into stages as well, and no draft of these methods can be. MTP and
-    # EAGLE are left to vLLM: some of their drafts can.
-    SpecifierSet(">=0.30.0"),
-    frozenset({Method.EAGLE3, Method.DFLASH, Method.DSPARK}),
-)
-
 LIVE_DEPTH: Final = Capability(
     # 0.32: Model Runner V2, the default on GPUs, honours the depth of each step. The upper bound:
     # the scheduler's interface is not public, so a release counts once it has been looked at.
     SpecifierSet(">=0.32.0,<0.34"),
     # 0.33 drops the schedule for other methods of Model Runner V1.
-    frozenset(
-        {
-            Method.NGRAM,
-            Method.NGRAM_GPU,
-            Method.EAGLE,
-            Method.EAGLE3,
-            Method.MTP,
-            Method.DRAFT_MODEL,
-            Method.DFLASH,
-        }
-    ),
+    frozenset(method for method, row in METHODS.items() if row.live),
 )
-ONE_DEPTH_ON_V1: Final = frozenset({Method.NGRAM_GPU})
-"""Methods of live depth that Model Runner V1 drafts at one depth only: 0.32 keeps the schedule and
-stops at the first step of another depth (`propose` in vllm/v1/spec_decode/ngram_proposer_gpu.py),
-0.33 drops the schedule."""
 ASYNCHRONOUS_ON_V2: Final = Capability(SpecifierSet(">=0.33.0"))
 """On Model Runner V2 no method, and no option of a draft, makes steps wait for their scheduling."""
 COUNTED: Final = Capability(
@@ -145,7 +129,7 @@ ARCHITECTURES: Final = Capability(
     SpecifierSet(">=0.24.0,<0.33"),
     frozenset({Method.EAGLE3, Method.MTP}),
 )
-"""Releases that the names in `fathom.validation.models.draft_architectures` are true of."""
+"""Releases that the names in `fathom.validation.pair_checks` are true of."""
 
 ADAPTIVE_PIPELINE_PARALLEL: Final = Capability(_NONE_YET)
 FLASHINFER_MLA_ADAPTIVE: Final = Capability(SpecifierSet(">=0.31.0"))
@@ -173,8 +157,6 @@ ADAPTIVE_FLAGS: Final[Mapping[str, Capability]] = MappingProxyType(
 """Flags whose work needs to know on the CPU how many drafts of each request are left, and the
 releases that can do it all the same."""
 
-_REFUSED: Final = "refused"
-_AT_TOKENS: Final = "depth stays at `tokens`"
 
 TABLE: Final = (
     Row(
@@ -184,8 +166,20 @@ TABLE: Final = (
         Shown.SOURCE,
         "engine/arg_utils.py",
     ),
-    Row("method dflash", DFLASH, _REFUSED, Shown.SOURCE, "config/speculative.py"),
-    Row("method dspark", DSPARK, _REFUSED, Shown.CONFIG, "config/speculative.py"),
+    Row(
+        "method dflash",
+        Capability(METHODS[Method.DFLASH].since),
+        _REFUSED,
+        Shown.SOURCE,
+        "config/speculative.py",
+    ),
+    Row(
+        "method dspark",
+        Capability(METHODS[Method.DSPARK].since),
+        _REFUSED,
+        Shown.CONFIG,
+        "config/speculative.py",
+    ),
     Row(
         "attention backend tokenspeed_mla",
         TOKENSPEED_MLA,
@@ -195,7 +189,7 @@ TABLE: Final = (
     ),
     Row(
         "methods eagle3, dflash and dspark with pipeline parallelism",
-        DRAFT_PIPELINE_PARALLEL,
+        Capability(METHODS[Method.EAGLE3].draft_stays_whole),
         _REFUSED,
         Shown.CONFIG,
         "config/speculative.py",
@@ -250,8 +244,7 @@ TABLE: Final = (
             Shown.CONFIG,
             "config/speculative.py",
         )
-        for capability in ADAPTIVE_VERIFICATION
-        for method in sorted(capability.methods)
+        for method, capability in ADAPTIVE_VERIFICATION.items()
     ),
     Row(
         "adaptive verification with pipeline parallelism",
@@ -271,3 +264,37 @@ TABLE: Final = (
         for backend, capability in ADAPTIVE_BACKENDS.items()
     ),
 )
+
+
+class Names(BaseModel):
+    """Names that the same releases know."""
+
+    model_config = ConfigDict(frozen=True)
+
+    releases: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+class KnownNames(BaseModel):
+    """Of every release that was asked."""
+
+    model_config = ConfigDict(frozen=True)
+
+    releases: tuple[str, ...]
+    """Ascending."""
+    options: tuple[Names, ...]
+    """Of `vllm serve`, those that begin with two dashes."""
+    draft: tuple[Names, ...]
+    """Fields of vLLM's speculative configuration."""
+
+
+@lru_cache(maxsize=1)
+def known_names() -> KnownNames:
+    """What the file says."""
+    text = files(__package__).joinpath(FILE).read_text(encoding="utf-8")
+    return KnownNames.model_validate_json(text)
+
+
+def names_of(release: str, rows: tuple[Names, ...]) -> frozenset[str]:
+    """What one of the releases that were asked knows."""
+    return frozenset(name for row in rows if release in row.releases for name in row.names)

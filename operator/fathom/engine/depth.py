@@ -1,22 +1,24 @@
-"""The depth document: what the operator writes and every engine reads.
-
-`{"generation": 12, "schedule": [[1,4,5],[5,16,3],[17,256,1]], "pods": {"<pod>": [[1,256,4]]}}`.
-Ranges are `[first batch, last batch, depth]`, inclusive; batch is the number of requests scheduled
-in a step. `pods` replaces the schedule for one pod: a probe, a canary, or a pin.
-"""
+"""The depth document, which the operator writes and every engine reads, and batch buckets. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fathom_vllm import buckets as counted
 from fathom_vllm.schedule import LAST_GENERATION, schedule_hash
 
 BUDGET_SHARE: Final = 0.5
 """Most of the tokens that a step may hold, for all requests' drafts and the token after them: no
 depth beyond `tokens` is chosen that takes more, since prompts need the rest."""
+_Size = Annotated[int, Field(ge=1, le=1 << 31)]
+_WireRange = tuple[_Size, _Size, Annotated[int, Field(ge=0, le=1 << 31)]]
+_WireSchedule = Annotated[tuple[_WireRange, ...], Field(min_length=1)]
+Depths = Mapping[int, int]
+"""Depth per bucket; a bucket is named by its largest batch."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -125,11 +127,6 @@ class DepthDocument:
         )
 
 
-_Size = Annotated[int, Field(ge=1, le=1 << 31)]
-_WireRange = tuple[_Size, _Size, Annotated[int, Field(ge=0, le=1 << 31)]]
-_WireSchedule = Annotated[tuple[_WireRange, ...], Field(min_length=1)]
-
-
 class _Wire(BaseModel):
     # As the engines read it: what they refuse must not be taken for what they obey, and they obey
     # the rest of a document with a key that they do not know.
@@ -146,3 +143,36 @@ def _ranges(schedule: Schedule) -> list[list[int]]:
 
 def _schedule(ranges: tuple[tuple[int, int, int], ...]) -> Schedule:
     return tuple(DepthRange(*part) for part in ranges)
+
+
+@lru_cache(maxsize=256)
+def buckets(max_batch: int) -> tuple[int, ...]:
+    """The buckets that cover batches up to `max_batch`: 1 to 8, 10, 12, 14, 16, 20 and so on."""
+    return tuple(counted.last_batch(index) for index in range(counted.bucket_count(max_batch)))
+
+
+@lru_cache(maxsize=1024)
+def first_batch(bucket: int) -> int:
+    """The smallest batch of a bucket."""
+    return counted.first_batch(counted.bucket_index(bucket))
+
+
+def depths_of(schedule: Schedule, max_batch: int) -> dict[int, int]:
+    """Depth of each bucket, at its first batch."""
+    return {bucket: depth_at(schedule, first_batch(bucket)) for bucket in buckets(max_batch)}
+
+
+def schedule_of(depths: Depths, max_batch: int) -> Schedule:
+    """The schedule with these depths, up to `max_batch`."""
+    return merged(
+        tuple(
+            DepthRange(first_batch(bucket), min(bucket, max_batch), depths[bucket])
+            for bucket in sorted(depths)
+        )
+    )
+
+
+def batches(bucket: int, max_batch: int) -> str:
+    """A bucket for people, such as `batch 9-10`."""
+    first, last = first_batch(bucket), min(bucket, max_batch)
+    return f"batch {first}" if first >= last else f"batch {first}-{last}"

@@ -5,14 +5,20 @@ belongs to the step's query length, which is the depth and one (`fathom.engine.c
 Depths 0 to 7 share no size below 840 tokens, so that all of them together lose a third of their
 graphs to each other. Depths whose query lengths divide one small number, the grid, share all its
 multiples.
+
+A pod keeps what it was started with, whatever a later spec or a later Fathom would start it with.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import ceil, lcm, sqrt
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import BaseModel, Field, ValidationError
 
 from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculationSpec
+from fathom.engine.arguments import EngineArguments
+from fathom.engine.depth import DepthRange, Schedule
 
 WIDEST_GRID: Final = 48
 """Tokens: a step is padded to the next multiple."""
@@ -26,6 +32,9 @@ _FINE_TOKENS: Final = 256
 _FINE_STEP: Final = 8
 _COARSE_STEP: Final = 16
 """Up to that many tokens vLLM's own sizes are 8 apart, and 16 beyond (vllm/config/vllm.py)."""
+BASE_DEPTH: Final = 3
+_OPTION: Final = "--speculative-config"
+_Depth = Annotated[int, Field(ge=0, le=MAX_TOKENS_LIMIT)]
 
 
 def named_depths(
@@ -148,3 +157,52 @@ def capture_sizes(depths: Sequence[int], max_num_seqs: int, ceiling: int) -> tup
     return tuple(
         tokens for tokens in range(1, largest + 1) if tokens % step(tokens) == 0 or tokens in alone
     )
+
+
+def startup_schedule(depths: Sequence[int], max_batch: int) -> Schedule:
+    """A schedule over batches 1 to `max_batch` that names each of these depths.
+
+    vLLM captures CUDA graphs for the depths that this schedule names, and for no others. All but
+    the base stand at one batch each, near the top, where they are rarely in force; and the plugin
+    puts the depth document in force before the first step, which begins with `tokens`. This depends
+    on what the engine is sized for and on nothing that is live, so that changing `tokens` changes
+    no pod.
+
+    With fewer batches than depths not every depth finds a place: those nearest to the base are
+    named, and the engine runs the others without full CUDA graphs.
+    """
+
+    def from_base(depth: int) -> tuple[int, int]:
+        return abs(depth - BASE_DEPTH), depth
+
+    base, *others = sorted(depths, key=from_base)[:max_batch]
+    room = max_batch - len(others)
+    # Shallower at larger batches, should one of them ever be in force.
+    return (
+        DepthRange(1, room, base),
+        *(
+            DepthRange(batch, batch, depth)
+            for batch, depth in enumerate(sorted(others, reverse=True), start=room + 1)
+        ),
+    )
+
+
+class _SpeculativeConfig(BaseModel):
+    schedule: Annotated[
+        tuple[tuple[int, int, _Depth], ...],
+        Field(alias="num_speculative_tokens_per_batch_size", min_length=1),
+    ]
+
+
+def depths_in(arguments: EngineArguments) -> frozenset[int] | None:
+    """The depths of the schedule in these arguments.
+
+    None: they hold none, or one with so few batches that some depths may have found no place.
+    """
+    try:
+        config = _SpeculativeConfig.model_validate_json(arguments.value(_OPTION) or "")
+    except ValidationError:
+        return None
+    depths = frozenset(depth for _, _, depth in config.schedule)
+    _, batches, _ = config.schedule[-1]
+    return depths if len(depths) < batches else None

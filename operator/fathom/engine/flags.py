@@ -7,25 +7,81 @@ those are spelled whose value is read in `spec.engine.args` stands in
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import JsonValue
+
+from fathom.api.bounded_json import json_or_text
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.engine.arguments import MAX_NUM_SEQS
 from fathom.engine.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
-from fathom.engine.graph_mode import CONFIG
-from fathom.engine.host import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
+from fathom.engine.cuda_graphs import CONFIG
 from fathom.engine.profile import EngineProfile
-from fathom.engine.ranks import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
-from fathom.engine.replica_layout import ReplicaLayout
-from fathom.engine.speculative_config import speculative_config
-from fathom.engine.stated_args import MAX_NUM_SEQS
+from fathom.engine.replica_layout import (
+    EVERY_ADDRESS,
+    EVERY_IPV4,
+    HOST_FLAG,
+    LEADER_ADDRESS,
+    MASTER_PORT,
+    WORKER_INDEX,
+    ReplicaLayout,
+    Role,
+)
 from fathom_vllm.bundle import SCHEDULER_CLASS
 
 HTTP_PORT: Final = 8000
-
 Value = Callable[[EngineProfile, Role], str | bool]
 """What follows a flag. True: nothing does; False: the flag is left out."""
+_DRAFTING: Final = "set spec.draft and spec.speculation instead"
+_BY_OPERATOR: Final = "the operator sets it, and clients reach the model through the Service"
+_ONE_NODE: Final = "the operator lays out the nodes of a replica"
+COMMAND: Final = ("vllm", "serve")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key that the operator writes."""
+
+    name: str
+    field: str
+    """The field below `spec` that it is made from."""
+    value: Callable[[EngineProfile], JsonValue]
+    """None: it is left out."""
+
+
+def _ranges(engine: EngineProfile) -> JsonValue:
+    schedule = engine.schedule if engine.live else ()
+    return [[part.first, part.last, part.depth] for part in schedule] or None
+
+
+KEYS: Final = (
+    Key("model", "draft.id", lambda engine: engine.spec.draft.id or None),
+    Key("revision", "draft.revision", lambda engine: engine.spec.draft.revision or None),
+    Key("method", "draft.method", lambda engine: engine.spec.draft.method.value),
+    Key("num_speculative_tokens", "speculation.tokens", lambda engine: engine.deepest),
+    Key(
+        "draft_tensor_parallel_size",
+        "draft.tensorParallelSize",
+        lambda engine: engine.spec.draft.tensor_parallel_size,
+    ),
+    Key(
+        "enable_adaptive_verification",
+        "speculation.adaptiveVerification",
+        lambda engine: engine.spec.verifies_adaptively or None,
+    ),
+    Key("num_speculative_tokens_per_batch_size", "speculation.tuning", _ranges),
+)
+"""In the order in which they are written."""
+
+
+def speculative_config(engine: EngineProfile) -> dict[str, JsonValue]:
+    """The value of --speculative-config."""
+    # `4` and `true` are no words.
+    config = {key: json_or_text(text) for key, text in engine.spec.draft.options.items()}
+    ours = {key.name: key.value(engine) for key in KEYS}
+    return config | {name: value for name, value in ours.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +151,6 @@ def _where_clients_ask(value: Callable[[EngineProfile], str | bool]) -> Value:
 def _host(engine: EngineProfile) -> str | bool:
     return False if engine.arguments.has(HOST_FLAG) else EVERY_IPV4
 
-
-_DRAFTING: Final = "set spec.draft and spec.speculation instead"
-_BY_OPERATOR: Final = "the operator sets it, and clients reach the model through the Service"
-_ONE_NODE: Final = "the operator lays out the nodes of a replica"
 
 BEFORE_ARGS: Final = (
     Flag(("--model",), field="model.id"),
@@ -225,3 +277,27 @@ AFTER_ARGS: Final = (
 """In the order in which they are passed, behind `spec.engine.args`."""
 
 FLAGS: Final = (*BEFORE_ARGS, *AFTER_ARGS)
+
+
+def engine_args(engine: EngineProfile, role: Role = Role.LEADER) -> tuple[str, ...]:
+    """What follows `vllm serve`.
+
+    Nothing stands here that the user did not set, but for what serving in a pod needs (host, port,
+    drain) and, where depth is live, what the hooks need.
+    """
+    return (
+        engine.spec.model.id,
+        *_passed(BEFORE_ARGS, engine, role),
+        *engine.arguments.words,
+        *_passed(AFTER_ARGS, engine, role),
+    )
+
+
+def _passed(flags: Iterable[Flag], engine: EngineProfile, role: Role) -> Iterator[str]:
+    for flag in flags:
+        value = flag.value(engine, role) if flag.value else False
+        if value is False or not engine.start.has(flag.since):
+            continue
+        yield flag.name
+        if value is not True:
+            yield value

@@ -15,7 +15,6 @@ from fathom.engine.capability_table import (
     LIVE_DEPTH,
     LIVE_DEPTH_ADAPTIVE,
     LIVE_DEPTH_DATA_PARALLEL,
-    ONE_DEPTH_ON_V1,
     SHUTDOWN_TIMEOUT,
 )
 from fathom.engine.start import EngineStart
@@ -70,7 +69,7 @@ def _obstacles(
         )
     cause, method = start.model_runner_v1, spec.draft.method
     if method not in LIVE_DEPTH.methods:
-        others = LIVE_DEPTH.methods - (ONE_DEPTH_ON_V1 if cause else frozenset())
+        others = (each for each in LIVE_DEPTH.methods if not (cause and each.row.one_depth_on_v1))
         yield (
             f"method {method} is not known to follow the depth schedule, so {depth}: "
             f"choose one of {', '.join(sorted(others))}."
@@ -80,7 +79,7 @@ def _obstacles(
             f"{cause} selects vLLM's Model Runner V1, which gives up its full CUDA graphs where "
             f"depth is live, so {depth}: remove it to have depth follow the traffic."
         )
-    if cause and method in ONE_DEPTH_ON_V1:
+    if cause and method.row.one_depth_on_v1:
         yield (
             f"{cause} selects vLLM's Model Runner V1, which drafts at one depth only with method "
             f"{method}, so {depth}: remove it to have depth follow the traffic."

@@ -1,10 +1,28 @@
-"""How the GPUs of one replica lie on nodes. Pure."""
+"""How one replica lies on nodes: its GPUs, its ranks, where they meet and who serves. Pure.
+
+vLLM listens at one address: 0.0.0.0 is every IPv4 address, and :: every address where the pod has
+IPv6, IPv4 included. With :: it fails to start where the kernel has no IPv6 (`create_server_socket`
+in vllm/entrypoints/openai/api_server.py, 0.28 and 0.32).
+"""
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
 
+from fathom.api import names
 from fathom.api.accelerators import preset_for
 from fathom.api.choices import ComputeDomainPolicy
 from fathom.api.spec import SpeculativeDeploymentSpec
+
+HOST_FLAG: Final = "--host"
+EVERY_IPV4: Final = "0.0.0.0"  # noqa: S104 - pods are reached at an address of their own
+EVERY_ADDRESS: Final = "::"
+LEADER_ADDRESS: Final = "LWS_LEADER_ADDRESS"
+"""Variable with the leader's host name, in every container of a group."""
+WORKER_INDEX: Final = "LWS_WORKER_INDEX"
+"""Variable with the pod's number in its group; the leader's is 0."""
+MASTER_PORT: Final = 29501
+"""vLLM's default of --master-port, where the ranks of all nodes meet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +69,10 @@ def layout_of(spec: SpeculativeDeploymentSpec) -> ReplicaLayout:
         over_nvlink=over_nvlink,
         needs_compute_domain=over_nvlink and pool.compute_domain is ComputeDomainPolicy.AUTO,
     )
+
+
+class Role(StrEnum):
+    """Of a pod in its replica."""
+
+    LEADER = names.ROLE_LEADER
+    WORKER = names.ROLE_WORKER

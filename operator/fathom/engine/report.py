@@ -11,11 +11,16 @@ from typing import Final, NamedTuple
 
 from pydantic import JsonValue
 
-from fathom.api.foreign_json import UnreadableJsonError, parsed_json
+from fathom.api.bounded_json import UnreadableJsonError, parsed_json
 from fathom.api.spec import MAX_TOKENS_LIMIT
-from fathom.engine.arguments import EngineArguments, is_count, whole_number
-from fathom.engine.stated_args import MAX_NUM_SEQS, token_budget
-from fathom.engine.version import parsed_version
+from fathom.engine.arguments import (
+    MAX_NUM_SEQS,
+    EngineArguments,
+    is_count,
+    token_budget,
+    whole_number,
+)
+from fathom.engine.start import parsed_version
 
 _WORD: Final = re.compile(r"[\w.+-]{1,64}", re.ASCII)
 _DEVICE: Final = re.compile(r"[ -~]{1,64}")

@@ -16,30 +16,38 @@ vllm/config/vllm.py. tests/engine/test_graphs_equal_vllms.py asks it, and which 
 statistics (`vllm.stat_logger_plugins`), so that the plugin's counters are made and never shown.
 Source: `VLLM_USE_RUST_FRONTEND` in vllm/envs.py and vllm/entrypoints/cli/serve.py, read in 0.32 and
 0.33.
+
+Source: `VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN` in vllm/envs.py (0.32).
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
-from fathom.api.choices import Method
-from fathom.api.foreign_json import is_true
-from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.arguments import EngineArguments
+from fathom.api.bounded_json import is_true
+from fathom.api.methods import Method
+from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
+from fathom.engine.arguments import EngineArguments, max_num_seqs, token_budget
 from fathom.engine.capability_table import ASYNCHRONOUS_ON_V2, Capability
-from fathom.engine.graph_mode import StatedMode, stated_mode
-from fathom.engine.stated_args import max_num_seqs, token_budget
-from fathom.engine.version import engine_version
+from fathom.engine.cuda_graphs import StatedMode, stated_mode
 
+_VERSION: Final = r"v?(\d+\.\d+(?:\.\d+)?(?:rc\d+|\.post\d+|\.dev\d+)?)"
+# `rocm7.0_vllm_0.26.0_20260812`, `2026.11-vllm0.32.0`: whoever's image it is.
+_VLLM_IN_TAG: Final = re.compile(rf"(?<![a-z])vllm[-_]?{_VERSION}(?![a-z0-9.])")
+# `v0.32.0`, `0.32.0-cu130`, `v0.32.0rc1`; not `latest`, `nightly-...`, or a commit.
+_VERSION_TAG: Final = re.compile(rf"{_VERSION}(?![\w.])")
+_OTHER_NUMBERS: Final = re.compile(r"(^|/)(lmcache/vllm-openai|ai-dynamo/vllm-runtime|llm-d[^/]*)$")
+"""Images that hold a vLLM and are tagged with the versions of something else."""
 MODEL_RUNNER_VARIABLE: Final = "VLLM_USE_V2_MODEL_RUNNER"
 FRONTEND_VARIABLE: Final = "VLLM_USE_RUST_FRONTEND"
 _ONLY_ON_V1: Final[Mapping[str, Callable[[Method], bool]]] = MappingProxyType(
     {
         # DFlash and DSpark draft in parallel by nature, on V2 too.
-        "parallel_drafting": lambda method: method not in {Method.DFLASH, Method.DSPARK},
+        "parallel_drafting": lambda method: not method.row.parallel_by_nature,
         "use_heterogeneous_vocab": lambda _method: True,
     }
 )
@@ -48,6 +56,56 @@ _UNPADDED: Final = "disable_padded_drafter_batch"
 _GRAMMARS: Final = ("--structured-o", "--tool-call-p", "--enable-au", "--reasoning-p")
 """Beginnings of options of an engine whose requests are likely to have grammars:
 --structured-outputs-config, --tool-call-parser, --enable-auto-tool-choice, --reasoning-parser."""
+PROFILED_CONTEXT: Final = "VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN"
+"""The variable that says it, in tokens."""
+PROFILED_BY_DEFAULT: Final = 8192
+"""Tokens, where it is not set."""
+
+
+def engine_version(engine: EngineSpec) -> Version | None:
+    """The version as far as the spec tells; `engine.version` wins over the image's tag.
+
+    None: nobody can know without running the image. Nothing may be refused for that.
+    """
+    return parsed_version(engine.version) if engine.version else _tagged_version(engine.image)
+
+
+def _tagged_version(image: str) -> Version | None:
+    repository, tag = _repository_and_tag(image)
+    if match := _VLLM_IN_TAG.search(tag):
+        return Version(match[1])
+    if _OTHER_NUMBERS.search(repository):
+        return None
+    match = _VERSION_TAG.match(tag)
+    # Products that hold a vLLM count from 1 up, or by years: 3.2.1, 26.05.
+    return Version(match[1]) if match and match[1].startswith("0.") else None
+
+
+def number_in_tag(image: str) -> Version | None:
+    """What the image's tag begins with, be it vLLM's version or its product's own; None: no number.
+
+    Earlier releases of Fathom took it for vLLM's, whoever's image it was.
+    """
+    match = _VERSION_TAG.match(_repository_and_tag(image)[1])
+    return Version(match[1]) if match else None
+
+
+def parsed_version(text: str) -> Version | None:
+    """A version as people write it, with or without the `v`; None: not a version."""
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def _repository_and_tag(image: str) -> tuple[str, str]:
+    """Both parts of an image reference, without a digest; the tag is empty if there is none.
+
+    A colon before the last slash belongs to the registry's port.
+    """
+    path, slash, last = image.partition("@")[0].rpartition("/")
+    name, _, tag = last.partition(":")
+    return f"{path}{slash}{name}", tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +188,10 @@ def _synchronous(
     if said and said[-1].name.startswith("--no-"):
         return f"{said[-1].spelling} in spec.engine.args"
     method = spec.draft.method
-    # Suffix is drafted by V1 only.
-    on_v2 = method is not Method.SUFFIX and not model_runner_v1
+    on_v2 = not method.row.only_on_v1 and not model_runner_v1
     if on_v2 and version is not None and ASYNCHRONOUS_ON_V2.in_version(version):
         return ""
-    if method in {Method.NGRAM, Method.SUFFIX}:
+    if method.row.waits_on_v1:
         return f"method {method}"
     if is_true(spec.draft.options.get(_UNPADDED, "")):
         return f"spec.draft.options.{_UNPADDED}"

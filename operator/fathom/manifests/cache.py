@@ -6,10 +6,10 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.models.facts import ModelRef, draft_ref, target_ref
+from fathom.engine.arguments import Loading, loading, names_other_repositories
 from fathom.engine.profile import EngineProfile
-from fathom.engine.stated_args import Loading, loading, names_other_repositories
-from fathom.fetch.standing import Fetch, commits_in
+from fathom.fetch.state import Fetch, commits_in
+from fathom.model_facts import ModelRef, draft_ref, target_ref
 from fathom.resource import SpeculativeDeployment
 
 CACHE_DIRECTORY: Final = "/cache"

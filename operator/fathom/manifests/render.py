@@ -4,29 +4,28 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from fathom.core.arm import arm_of, beside_arm, why_no_arm
-from fathom.core.cluster.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.optional_kinds import wanted_optional
-from fathom.core.cluster.served import ALL, ServedApis
-from fathom.core.plan import first_steps
-from fathom.core.plugin import PluginBundle
-from fathom.core.revision import revision_of
+from fathom.cluster.kinds import (
+    ALL,
+    OPTIONAL_KINDS,
+    POD_DISRUPTION_BUDGET,
+    POD_MONITOR,
+    Kind,
+    ServedApis,
+    wanted_optional,
+)
+from fathom.cluster.manifest import Manifest
 from fathom.engine.depth import DepthDocument, flat
-from fathom.fetch.program import FetchProgram
+from fathom.engine.plugin import PluginBundle
+from fathom.fetch.state import FetchProgram
 from fathom.manifests.cache import wanted_fetch
-from fathom.manifests.children.cache_claim import cache_claim
-from fathom.manifests.children.compute_domain import compute_domain
-from fathom.manifests.children.depth_config_map import depth_config_map
-from fathom.manifests.children.fetch_config_map import fetch_config_map
-from fathom.manifests.children.fetch_job import fetch_job
-from fathom.manifests.children.plugin_config_map import plugin_config_map
-from fathom.manifests.children.pod_disruption_budget import pod_disruption_budget
-from fathom.manifests.children.pod_monitor import pod_monitor
-from fathom.manifests.children.service import service
-from fathom.manifests.children.service_account import service_account
-from fathom.manifests.children.workload import workload
+from fathom.manifests.config_maps import depth_config_map, fetch_config_map, plugin_config_map
+from fathom.manifests.fetch_job import cache_claim, fetch_job
+from fathom.manifests.services import pod_disruption_budget, pod_monitor, service, service_account
+from fathom.manifests.workloads import compute_domain, workload
 from fathom.resource import SpeculativeDeployment
+from fathom.rollout.plan import first_steps
+from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
+from fathom.rollout.revision import revision_of
 
 _OPTIONAL: Final[Mapping[Kind, Callable[[SpeculativeDeployment, ServedApis], Manifest]]] = {
     POD_DISRUPTION_BUDGET: pod_disruption_budget,

@@ -15,12 +15,12 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fathom import __version__
-from fathom.core.depth_bench import COLUMNS
-from fathom.core.reporting.reading import UNKNOWN
-from fathom.core.times import rfc3339
+from fathom.measurement.bench_result import COLUMNS
 from fathom.page.history import MomentKind
-from fathom.page.overview import Overview
 from fathom.page.resource_view import ResourceView
+from fathom.page.subject import Overview
+from fathom.resource import UNKNOWN
+from fathom.times import rfc3339
 
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("fathom.page"),

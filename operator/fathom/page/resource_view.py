@@ -5,21 +5,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus
-from fathom.core.depth_bench import DepthBench
-from fathom.core.reporting.reading import (
+from fathom.measurement.bench_result import DepthBench
+from fathom.page.history import Charts, Moment, charts_of, moments_of
+from fathom.page.subject import Subject
+from fathom.resource import (
     NOT_MEASURED,
     UNKNOWN,
+    SpeculativeDeployment,
     gained_in_words,
     standing,
     why_not_live,
 )
-from fathom.core.times import rfc3339
-from fathom.page.charts import Charts, charts_of
-from fathom.page.history import Moment, moments_of
-from fathom.page.subject import Subject
-from fathom.resource import SpeculativeDeployment
+from fathom.times import rfc3339
 from fathom.tuning.explanation import Explanation, explain
-from fathom.tuning.settings import settings_from
+from fathom.tuning.interface import settings_from
 from fathom.tuning.surface import Speed, SurfaceRow, surface
 
 SHADES: Final = 7

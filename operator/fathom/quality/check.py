@@ -23,11 +23,40 @@ from typing import Annotated, Final, Self
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fathom.api.status import QualityStatus
-from fathom.quality.comparison import Difference, differences, gap_nats, gap_request
-from fathom.quality.completion import Completion, CompletionRequest, Unanswered
-from fathom.quality.prompts import MOST_TOKENS, PROMPTS
-from fathom.quality.replicas import QualityFleet, chosen
-from fathom.quality.result import QualityComparison, not_checked
+from fathom.quality.comparison import (
+    Completion,
+    CompletionRequest,
+    Difference,
+    QualityComparison,
+    QualityFleet,
+    Unanswered,
+    chosen,
+    differences,
+    gap_nats,
+    gap_request,
+    not_checked,
+)
+
+PROMPTS: Final = (
+    # Prose, where many continuations are nearly as good.
+    "The harbour was quiet that morning. A single boat",
+    # Code, where drafts are accepted most.
+    'def running_mean(values, width):\n    """The mean of each stretch of `width` values."""\n',
+    # A list.
+    "What to pack for a week in the mountains:\n1.",
+    # Numbers.
+    "The first prime numbers are 2, 3, 5, 7, 11, 13, 17,",
+    # Structured text.
+    '{"city": "Oslo", "country": "Norway"}\n{"city": "Lima", "country":',
+    # A question.
+    "Question: Why does ice float on water?\nAnswer:",
+    # Two other languages, one of another script.
+    "Der Zug nach Hamburg hält heute nicht in",
+    "春天来了 院子里的花",
+)
+MOST_TOKENS: Final = 64
+"""Asked of each prompt."""
+
 
 HOLD_DEADLINE_S: Final = 180.0
 """For a depth to come into force: a kubelet may take a minute and more to bring the document."""

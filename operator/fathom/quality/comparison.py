@@ -1,16 +1,14 @@
-"""Two engines' answers, token for token: where they differ, and whether that is a near-tie. Pure.
+"""Engines' answers, token for token: where they differ, at which replicas, what that says. Pure."""
 
-Greedy decoding takes the likeliest token. An engine that verifies drafts computes the same numbers
-in batches of another shape, so their last bits may differ, and where two candidates are nearly as
-likely the other one may win. Such a near-tie says nothing against speculation.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, zip_longest
 from typing import Final
 
-from fathom.quality.completion import Completion, CompletionRequest
+from fathom.api.status import QualityResult, QualityStatus
+from fathom.engine.depth import DepthDocument
+from fathom.text import counted
+from fathom.times import rfc3339
 
 TIE_NATS: Final = 0.25
 """Candidates whose log probabilities lie this close together are a near-tie.
@@ -23,6 +21,36 @@ probability is the gap in logits.
 LIKELIEST: Final = 5
 """Candidates that are told of a position: three or four may be close together."""
 _SHOWN_CHARACTERS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """A greedy completion to ask for."""
+
+    prompt: str | tuple[int, ...]
+    """Text, or the ids of its tokens."""
+    most_tokens: int
+    likeliest: int = 0
+    """How many candidates for the first token to tell, with their log probabilities; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What an engine went on with."""
+
+    token_ids: tuple[int, ...]
+    text: str
+    prompt_token_ids: tuple[int, ...] = ()
+    """Empty: the engine did not tell."""
+    logprobs: Mapping[int, float] = field(default_factory=dict)
+    """Natural logarithm of the probability, by token id, of the first token's candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Why there is no completion."""
+
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +130,131 @@ def _first_difference(one: Sequence[object], other: Sequence[object]) -> int | N
         if mine != its:
             return position
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class QualityComparison:
+    """Both sides' answers, prompt by prompt, and where they part."""
+
+    reference_pod: str
+    speculating_pod: str
+    depth: int
+    reference: tuple[Completion, ...]
+    speculating: tuple[Completion, ...]
+    differences: tuple[Difference, ...]
+
+    def status(self, request_id: str, now_s: float) -> QualityStatus:
+        """The result. Without any token there is none: NotChecked."""
+        tokens = tokens_compared(self.reference, self.speculating)
+        if not tokens:
+            why = f"{self.reference_pod} and {self.speculating_pod} answered with nothing."
+            return not_checked(request_id, why, now_s)
+        ties = [each for each in self.differences if each.is_tie]
+        others = [each for each in self.differences if not each.is_tie]
+        message = (
+            f"{len(others)} of {len(self.reference)} prompts differ by more than a near-tie "
+            f"({TIE_NATS} nats). {self._told(others[0])}"
+            if others
+            else f"At depth {self.depth} {self.speculating_pod} says what {self.reference_pod} "
+            f"says at depth 0: {counted(tokens, 'token')} of {len(self.reference)} prompts."
+        )
+        if ties:
+            message += f" Near-ties: {len(ties)}. {self._told(ties[0])}"
+        return QualityStatus(
+            request_id=request_id,
+            at=rfc3339(now_s),
+            result=QualityResult.DIFFERS if others else QualityResult.LOSSLESS,
+            prompts=len(self.reference),
+            tokens=tokens,
+            ties=len(ties),
+            message=message,
+        )
+
+    @property
+    def untold(self) -> str:
+        """The sentence of differences whose gap could not be learnt."""
+        return (
+            f"{len(self.differences)} of {len(self.reference)} prompts differ, and whether by more "
+            f"than a near-tie could not be told. {self._told(self.differences[0])}"
+        )
+
+    def _told(self, difference: Difference) -> str:
+        at, gap = difference.prompt, difference.gap_nats
+        one, other = continuations(self.reference[at], self.speculating[at])
+        apart = "not known to be close" if gap is None else f"{gap:.2f} nats apart"
+        return (
+            f"Prompt {at + 1} from token {difference.position + 1} on: {one!r} at depth 0, "
+            f"{other!r} at depth {self.depth}; {apart}."
+        )
+
+
+def not_checked(request_id: str, why: str, now_s: float) -> QualityStatus:
+    """No result, and why."""
+    return QualityStatus(
+        request_id=request_id, at=rfc3339(now_s), result=QualityResult.NOT_CHECKED, message=why
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A ready replica, as a check sees it."""
+
+    name: str
+    revision: str = ""
+    pinned: bool = False
+    """A person holds it at a depth."""
+    live: bool = True
+    """Its metrics were read, and show that its depth can be changed live."""
+    generation: int = 0
+    """Of the depth document that its engine reports to be in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class QualityFleet:
+    """What a check may know of the replicas at one moment."""
+
+    now_s: float
+    replicas: tuple[Replica, ...]
+    """The ready ones."""
+    document: DepthDocument | None
+    """As the cluster has it; None: none yet."""
+    refusal: str = ""
+    """Why depth cannot be changed live; empty: it can."""
+
+    def replica(self, name: str) -> Replica | None:
+        return next((each for each in self.replicas if each.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Who plays which part."""
+
+    reference: str
+    """The pod at depth 0."""
+    speculating: str
+    """The pod at `depth`; may be the same one."""
+    depth: int
+
+
+def chosen(fleet: QualityFleet) -> Chosen | str:
+    """Two replicas of one revision, or one for both parts; or the sentence why there are none."""
+    document = fleet.document
+    if fleet.refusal:
+        return fleet.refusal
+    if document is None:
+        return "No depth document was written yet. Ask again in a minute."
+    if not (depth := max((part.depth for part in document.schedule), default=0)):
+        return "Depth is 0 at every batch: nothing is speculated, so there is nothing to compare."
+    if not fleet.replicas:
+        return "No replica is ready: see the condition Ready."
+    free = [each for each in fleet.replicas if each.live and not each.pinned]
+    if not free:
+        return (
+            f"Of {counted(len(fleet.replicas), 'ready replica')} none can be held at a depth: "
+            "pinned by a person, or metrics that cannot be read or show no live depth."
+        )
+    # A replica with depths of its own is in the middle of a probe, which need not be cut short.
+    free.sort(key=lambda each: (each.name in document.pods, each.name))
+    alike = (pair for pair in combinations(free, 2) if pair[0].revision == pair[1].revision)
+    reference, speculating = next(alike, (free[0], free[0]))
+    return Chosen(reference.name, speculating.name, depth)

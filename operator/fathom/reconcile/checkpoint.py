@@ -7,22 +7,21 @@ was refused, stays as it is (`unread`): to take it for absent could move a fleet
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from fathom.api.foreign_json import UnreadableJsonError, parsed_json
+from fathom.api.bounded_json import UnreadableJsonError, parsed_json
 from fathom.api.names import REVISION_LENGTH
-from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.fetch.standing import Fetched
+from fathom.fetch.state import Fetched
+from fathom.model_facts import ModelConfig, ModelFacts, ModelRef, Weights
 from fathom.quality.check import QUALITY_KEY, QualityCheck
-from fathom.reconcile.checkpoint_models import models_from, models_text
 from fathom.rollout.refresh import RefreshLog
 from fathom.rollout.rollout import Rollout
-from fathom.rollout.unix_seconds import UnixSeconds
+from fathom.times import UnixSeconds
 
 _GOOD_SPEC: Final = "lastGoodSpec.json"
 _GOOD_REVISION: Final = "revision"
@@ -47,6 +46,64 @@ ABSENT: Final = "null"
 _REVISION: Final = re.compile(f"[0-9a-f]{{{REVISION_LENGTH}}}")
 _Value = TypeVar("_Value")
 _TEXTS: Final = TypeAdapter(dict[str, str])
+_LOOK: Final[TypeAdapter[float]] = TypeAdapter(UnixSeconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownModel:
+    # What a later Fathom knows beside, this one does without.
+    __pydantic_config__ = ConfigDict(extra="ignore")
+
+    id: str
+    revision: str
+    config: ModelConfig
+    weights: Weights
+
+
+_KNOWN_MODELS: Final = TypeAdapter(tuple[_KnownModel, ...])
+
+
+def models_text(models: Mapping[ModelRef, ModelFacts]) -> str:
+    """Canonical text of those of which something is known; empty: of none."""
+    known = tuple(
+        _KnownModel(ref.id, ref.revision, facts.config, facts.weights)
+        for ref, facts in sorted(models.items(), key=lambda item: (item[0].id, item[0].revision))
+        if facts.config is not None
+    )
+    return _KNOWN_MODELS.dump_json(known, exclude_defaults=True).decode() if known else ""
+
+
+def models_from(text: str) -> dict[ModelRef, ModelFacts] | None:
+    """The models that a text tells of; None: it cannot be read."""
+    try:
+        known = _KNOWN_MODELS.validate_json(text)
+    except ValidationError:
+        return None
+    return {
+        ModelRef(each.id, each.revision): ModelFacts(each.config, weights=each.weights)
+        for each in known
+    }
+
+
+def with_kept(
+    found: Mapping[ModelRef, ModelFacts], kept: Mapping[ModelRef, ModelFacts]
+) -> dict[ModelRef, ModelFacts]:
+    """What is known by now of each model that was looked for."""
+    return {ref: facts.or_before(kept.get(ref)) for ref, facts in found.items()}
+
+
+def worth_keeping(models: Mapping[ModelRef, ModelFacts]) -> dict[ModelRef, ModelFacts]:
+    """Of the models in use, those of which something is known, and that alone."""
+    return {
+        ref: ModelFacts(facts.config, weights=facts.weights)
+        for ref, facts in models.items()
+        if facts.config is not None
+    }
+
+
+def named(refs: Iterable[ModelRef]) -> str:
+    """Models in words."""
+    return " and ".join(ref.id for ref in refs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +115,6 @@ class SeenGeneration:
 
 
 _SEEN: Final = TypeAdapter(SeenGeneration)
-_LOOK: Final[TypeAdapter[float]] = TypeAdapter(UnixSeconds)
 
 
 @dataclass(frozen=True, slots=True)

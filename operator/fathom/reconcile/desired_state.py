@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from fathom.core.cluster.snapshot import Objects
-from fathom.core.reporting.events import Event
-from fathom.core.revision import revision_of
+from fathom.cluster.events import Event
+from fathom.cluster.snapshot import Objects
 from fathom.engine.profile import StartedAs
-from fathom.engine.version import number_in_tag
-from fathom.fetch.standing import NOT_WANTED, FetchStanding
-from fathom.reconcile.arm import Arm
-from fathom.reconcile.canary_windows import CanaryWindows
+from fathom.engine.start import number_in_tag
+from fathom.fetch.state import NOT_WANTED, FetchStanding
+from fathom.reconcile.annotations import QualityStep
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.holding import Hold, started_as
-from fathom.reconcile.quality_step import QualityStep
 from fathom.reconcile.renderings import Offer
+from fathom.reconcile.variant import Arm
 from fathom.resource import SpeculativeDeployment
+from fathom.rollout.evidence import CanaryWindows
+from fathom.rollout.revision import revision_of
 from fathom.rollout.rollout import Rollout, Stage
 
 

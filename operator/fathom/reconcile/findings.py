@@ -1,4 +1,7 @@
-"""What one pass has to report, put together for `core.status`."""
+"""What one reconcile has to report, put together for the status."""
+
+from collections.abc import Iterator
+from dataclasses import replace
 
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, ConditionStatus, Reason
@@ -10,26 +13,73 @@ from fathom.api.status import (
     QualityStatus,
     RolloutStatus,
 )
-from fathom.core.cluster.optional_kinds import skipped
-from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.plan import Plan, Progress
-from fathom.core.reporting.findings import Finding, Findings
-from fathom.core.times import rfc3339
-from fathom.reconcile.arm import arm_status
+from fathom.cluster.kinds import skipped
+from fathom.cluster.snapshot import Objects, Snapshot
+from fathom.engine.depth import DepthDocument
+from fathom.engine.report import Difference, EngineReport, differences
+from fathom.measurement.counters import PodCounters
+from fathom.reconcile.applied import Applied
 from fathom.reconcile.desired_state import DesiredState
-from fathom.reconcile.engine_reports import differing_engines
-from fathom.reconcile.fetch_findings import FetchFindings
+from fathom.reconcile.fetching import FetchFindings
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.loop_state import LoopState
 from fathom.reconcile.renderings import Offer
+from fathom.reconcile.status_input import Finding, Findings
 from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
 from fathom.reconcile.tuning_report import gained_status
-from fathom.reconcile.writing.applied import Applied
+from fathom.reconcile.variant import arm_status
 from fathom.rollout.comparison import HAS
+from fathom.rollout.plan import Plan
+from fathom.rollout.progress import Progress
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
+from fathom.times import rfc3339
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import TuningDecision
+
+
+def differing_engines(
+    snapshot: Snapshot, desired: DesiredState
+) -> dict[str, tuple[Difference, ...]]:
+    """By pod that serves: in what its engine differs. Only those that do.
+
+    What was rendered stands in the workload, whichever Fathom wrote it: an admission webhook may
+    have changed the pod.
+    """
+    asked = dict(_asked(snapshot, desired))
+    found = {
+        pod.name: (
+            *differences(snapshot.counters[pod.name].report, asked[pod.revision]),
+            *_other_schedule(snapshot.counters[pod.name], snapshot.objects.depth),
+        )
+        for pod in sorted(snapshot.objects.leaders, key=lambda each: each.name)
+        if pod.name in snapshot.counters and pod.revision in asked and not pod.terminating
+    }
+    return {pod: differing for pod, differing in found.items() if differing}
+
+
+def _other_schedule(counters: PodCounters, document: DepthDocument | None) -> Iterator[Difference]:
+    """Where an engine obeys a document of the same generation that says something else."""
+    if document is None or counters.depth_generation != document.generation:
+        return
+    told, asked = counters.schedule_hash, document.hash_for_pod(counters.pod)
+    if told not in {0, asked}:
+        yield Difference(
+            f"depths of generation {document.generation} with hash", f"{told:08x}", f"{asked:08x}"
+        )
+
+
+def _asked(snapshot: Snapshot, desired: DesiredState) -> Iterator[tuple[str, EngineReport]]:
+    """What was asked of the engines, by revision that has a workload."""
+    known = {desired.revision: desired.sd}
+    if desired.stable is not None:
+        known[desired.tuned_revision] = desired.stable
+    for workload in snapshot.objects.workloads:
+        asked, sd = workload.leader.asks_for, known.get(workload.revision)
+        if sd is not None:
+            version, ranks = sd.engine.version, sd.spec.engine.tensor_parallel_size
+            asked = replace(asked, version=str(version or ""), tensor_parallel=ranks)
+        yield workload.revision, asked
 
 
 def findings_of(

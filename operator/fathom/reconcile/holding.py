@@ -11,15 +11,14 @@ from typing import Final
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import COMPLETE, OFFERED
-from fathom.core.cluster.observed import ObservedWorkload
-from fathom.core.cluster.snapshot import Objects
-from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.core.plan import Progress
+from fathom.cluster.observed import ObservedWorkload
+from fathom.cluster.snapshot import Objects
 from fathom.engine.profile import StartedAs
-from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.checkpoint_models import named
+from fathom.model_facts import ModelFacts, ModelRef
+from fathom.reconcile.checkpoint import Checkpoint, named
 from fathom.reconcile.intent import Intent
-from fathom.validation.models.verdict import DraftVerdict
+from fathom.rollout.progress import Progress
+from fathom.validation.model_verdict import DraftVerdict
 
 PATIENCE_S: Final = 40.0
 """How long a new revision waits for the hub. A look-up takes as long at most."""

@@ -1,9 +1,13 @@
-"""What one loop remembers between two reconciles. Losing it costs a minute of measurements."""
+"""What one loop remembers between two reconciles. Losing it costs a minute of measurements.
+
+What an earlier release does not know of it, it passes over, and reads the rest all the same: what
+was learnt is worth a fleet's probes.
+"""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Self
 
 from fathom.api import names
 from fathom.api.status import (
@@ -12,26 +16,55 @@ from fathom.api.status import (
     SpeculativeDeploymentStatus,
     TuningStatus,
 )
-from fathom.core.cluster.kinds import Kind
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.snapshot import Objects
-from fathom.core.times import unix_seconds
-from fathom.core.unread import UnreadPods
+from fathom.cluster.kinds import Kind
+from fathom.cluster.manifest import Manifest
+from fathom.cluster.snapshot import Objects
 from fathom.engine.depth import DepthDocument
 from fathom.fetch.progress import FetchProgress
-from fathom.reconcile.canary_windows import CanaryWindows
+from fathom.manifests.config_maps import STATE_KEY
+from fathom.measurement.scrape_failures import UnreadPods
+from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
-from fathom.reconcile.intent import Intent, JudgedBy, intent_of, newest_of
-from fathom.reconcile.kept_state import kept_state
-from fathom.reconcile.renderings import Renderings
-from fathom.reconcile.said import Said
-from fathom.reconcile.writing.apply_guard import ApplyGuard
-from fathom.reconcile.writing.as_rendered import AsRendered
+from fathom.reconcile.intent import Intent, JudgedBy, intent_of
+from fathom.reconcile.last_status import Said
+from fathom.reconcile.renderings import AsRendered, Renderings
+from fathom.reconcile.specs import newest_of
+from fathom.rollout.evidence import CanaryWindows
 from fathom.rollout.rollout import Rollout, Stage, named_reason
+from fathom.times import unix_seconds
+from fathom.tuning.gains import Gained
 from fathom.tuning.state import TuningState
 
+GAINED_KEY: Final = "gained.json"
+STATE_KEYS: Final = frozenset({STATE_KEY, GAINED_KEY})
 Asked = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """What was read."""
+
+    state: TuningState
+    lost: tuple[str, ...]
+    """What is there and cannot be read, keys or parts of one: what it told is begun anew."""
+
+
+def state_data(state: TuningState) -> dict[str, str]:
+    """As data of the ConfigMap."""
+    return {STATE_KEY: state.to_json(), GAINED_KEY: state.gained.to_json()}
+
+
+def kept_state(data: Mapping[str, str]) -> KeptState:
+    """Read from the ConfigMap's data. Never raises; what is not there is fresh."""
+    text = data.get(STATE_KEY)
+    state, whole = (TuningState(), True) if text is None else TuningState.known_part(text)
+    gained = Gained.read(data[GAINED_KEY]) if GAINED_KEY in data else Gained()
+    found = {STATE_KEY: state, GAINED_KEY: gained}
+    lost = [key for key, each in found.items() if each is None]
+    if state is not None and not whole:
+        lost.append(f"parts of {STATE_KEY}")
+    return KeptState(replace(state or TuningState(), gained=gained or Gained()), tuple(lost))
 
 
 class LastIntent:

@@ -1,27 +1,20 @@
-"""What this build would make of pods that another one rendered, and offers.
+"""What this build renders, compared with what runs and with what other builds rendered. Pure."""
 
-Pods that run stay as they are, whichever build rendered them, until their user edits the spec or
-asks for what is offered. See docs/design/0050-pods-of-other-builds.md.
-"""
-
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from fathom.changes.templates import NOTHING_CHANGED, first_change
-from fathom.core.cluster.diff import first_difference
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.observed import ObservedWorkload
-from fathom.core.plan import workload_kind
-from fathom.core.plugin import PluginBundle
-from fathom.core.revision import rerendered, revision_of
-from fathom.manifests.children.workload import (
-    rendering_of,
-    serving_template,
-    workers_template,
-    workload,
-)
-from fathom.manifests.pod.strategic_merge import MergeError
+from fathom.cluster.diff import first_difference
+from fathom.cluster.kinds import Kind
+from fathom.cluster.manifest import Manifest
+from fathom.cluster.observed import ObservedWorkload
+from fathom.engine.plugin import PluginBundle
+from fathom.manifests.strategic_merge import MergeError
+from fathom.manifests.workloads import rendering_of, serving_template, workers_template, workload
 from fathom.resource import SpeculativeDeployment
+from fathom.rollout.plan import WorkloadStep, workload_kind
+from fathom.rollout.revision import rerendered, revision_of
+from fathom.rollout.template_changes import NOTHING_CHANGED, first_change
 
 _KEPT: Final = 4
 """In a pass: what runs, what is on trial or offered, and what is compared."""
@@ -144,3 +137,55 @@ def _by(version: str, ours: str) -> str:
     if not version:
         return "another build"
     return f"{'another build of ' if version == ours else ''}Fathom {version}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    step: WorkloadStep
+    sd: SpeculativeDeployment
+    bundle: PluginBundle
+    live: Manifest
+    """The very object: what has changed is another one."""
+
+
+class AsRendered:
+    """Memory of one resource, pass after pass. Losing it costs one comparison.
+
+    To render a workload and to compare it takes as long as to read three pods, and at rest neither
+    of the two has moved.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Kind, str], _Found] = {}
+
+    def holds(
+        self, step: WorkloadStep, sd: SpeculativeDeployment, bundle: PluginBundle, live: Manifest
+    ) -> bool:
+        """Whether this very object was found to lack nothing of what is rendered from these."""
+        found = self._found.get((step.kind, step.name))
+        return (
+            found is not None
+            and found.live is live
+            and (found.step, found.sd, found.bundle) == (step, sd, bundle)
+        )
+
+    def note(
+        self,
+        step: WorkloadStep,
+        sd: SpeculativeDeployment,
+        bundle: PluginBundle,
+        live: Manifest,
+        *,
+        among: Collection[tuple[Kind, str]],
+    ) -> None:
+        """It lacks nothing.
+
+        Args:
+            step: what was rendered.
+            sd: from which resource.
+            bundle: with which plugin.
+            live: the object.
+            among: all objects that are there; the others are forgotten.
+        """
+        self._found = {key: each for key, each in self._found.items() if key in among}
+        self._found[step.kind, step.name] = _Found(step, sd, bundle, live)

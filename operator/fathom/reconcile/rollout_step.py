@@ -6,33 +6,33 @@ from dataclasses import replace
 from fathom.api import names
 from fathom.api.choices import WhenNoCapacity
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.changes.templates import first_change
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.place import measured_start_s, unplaced
-from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.models.facts import draft_ref, target_ref
-from fathom.core.pause import pause_of
-from fathom.core.plan import what_blocks
-from fathom.core.plugin import PluginBundle
-from fathom.fetch.standing import Fetched, FetchStanding, pinned
+from fathom.cluster.missing_pods import measured_start_s, unplaced
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.snapshot import Objects, Snapshot
+from fathom.engine.plugin import PluginBundle
+from fathom.fetch.state import Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
-from fathom.manifests.children.workload import serving_template, workers_template
-from fathom.manifests.pod.pod_template import pod_template, worker_template
-from fathom.reconcile.arm import wanted_arm
-from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
+from fathom.manifests.pod_template import pod_template, worker_template
+from fathom.manifests.workloads import serving_template, workers_template
+from fathom.model_facts import draft_ref, target_ref
+from fathom.reconcile.annotations import pause_of
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState, following_of, follows
-from fathom.reconcile.fetch_findings import fetch_standing, fetched_news, pinned_to_fetched
+from fathom.reconcile.fetching import fetch_standing, fetched_news, pinned_to_fetched
 from fathom.reconcile.holding import Hold, started_as
-from fathom.reconcile.intent import Intent, earlier_spec
-from fathom.reconcile.offering import asked_for
+from fathom.reconcile.intent import Intent
+from fathom.reconcile.next_revision import asked_for, rollout_announcement
 from fathom.reconcile.renderings import Renderings
-from fathom.reconcile.rollout_announcement import rollout_announcement
+from fathom.reconcile.specs import earlier_spec
+from fathom.reconcile.variant import wanted_arm
 from fathom.resource import SpeculativeDeployment
+from fathom.rollout.evidence import CanaryWindows, window_length_s
 from fathom.rollout.input import CanaryWindow, RolloutInput, RolloutSettings
+from fathom.rollout.progress import what_blocks
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import SETTLE_S, next_step
-from fathom_fetch.shown import DRAFT, MODEL
+from fathom.rollout.template_changes import first_change
+from fathom_fetch.metrics import DRAFT, MODEL
 
 
 def desired_state(

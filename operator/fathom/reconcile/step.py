@@ -8,7 +8,7 @@ answered comes back as the argument of the next step:
 3. `step`: what the tuner decides, and all that is to be written;
 4. `after_writes`: what came of that, and what follows at once;
 5. `concluded` and `found_of`: what is remembered, what people are told, when to read again;
-6. `fathom.reconcile.status_step`: whether the status says anything new, and what came of it.
+6. `fathom.reconcile.applied`: whether the status says anything new, and what came of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +16,18 @@ from dataclasses import dataclass, replace
 
 from fathom.api.conditions import EventReason
 from fathom.api.status import QualityStatus
-from fathom.core.cluster.kinds import CONFIG_MAP
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.core.reporting.events import Event, Severity
-from fathom.core.reporting.findings import Finding, Findings
-from fathom.manifests.children.tuning_config_map import tuning_config_map
-from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.checkpoint_models import worth_keeping
+from fathom.cluster.events import Event, Severity
+from fathom.cluster.kinds import CONFIG_MAP
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.snapshot import Objects, Snapshot
+from fathom.manifests.config_maps import tuning_config_map
+from fathom.model_facts import ModelFacts, ModelRef
+from fathom.reconcile.annotations import bad_pins
+from fathom.reconcile.applied import Applied, Guarded, applied, guarded, wrote_tuning
+from fathom.reconcile.apply_guard import Outcome
+from fathom.reconcile.checkpoint import Checkpoint, worth_keeping
 from fathom.reconcile.desired_state import DesiredState
-from fathom.reconcile.fetch_findings import FetchFindings
+from fathom.reconcile.fetching import FetchFindings
 from fathom.reconcile.findings import findings_of
 from fathom.reconcile.holding import (
     Hold,
@@ -35,16 +36,14 @@ from fathom.reconcile.holding import (
     refused_before,
     running_revisions,
 )
-from fathom.reconcile.intent import Intent, JudgedBy, newest_of
-from fathom.reconcile.kept_state import state_data
-from fathom.reconcile.loop_state import LoopState, Memo
-from fathom.reconcile.pins import bad_pins
+from fathom.reconcile.intent import Intent, JudgedBy
+from fathom.reconcile.loop_state import LoopState, Memo, state_data
+from fathom.reconcile.operations import Operation, brought_about
+from fathom.reconcile.specs import newest_of
+from fathom.reconcile.status_input import Finding, Findings
 from fathom.reconcile.tuning_input import tuning_snapshot
 from fathom.reconcile.tuning_report import report
-from fathom.reconcile.writing.applied import Applied, Guarded, applied, guarded, wrote_tuning
-from fathom.reconcile.writing.operations import Operation, brought_about
-from fathom.reconcile.writing.outcome import Outcome
-from fathom.reconcile.writing.writes import Build, Writes, is_written, writes_of
+from fathom.reconcile.writes import Build, Writes, is_written, writes_of
 from fathom.resource import SpeculativeDeployment
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState

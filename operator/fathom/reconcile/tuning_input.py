@@ -7,17 +7,16 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.measurement import PodCounters
-from fathom.core.revision import changed_restart_fields
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.snapshot import Objects, Snapshot
 from fathom.engine.depth import DepthDocument, nearest_depth
 from fathom.engine.profile import EngineProfile
+from fathom.measurement.counters import PodCounters
+from fathom.reconcile.annotations import pinned_depth
 from fathom.reconcile.desired_state import DesiredState
-from fathom.reconcile.pins import pinned_depth
 from fathom.resource import SpeculativeDeployment
-from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
-from fathom.tuning.settings import settings_from
+from fathom.rollout.revision import changed_restart_fields
+from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot, settings_from
 from fathom.tuning.state import TuningState
 
 _TOKENS: Final = "spec.speculation.tokens"

@@ -6,10 +6,10 @@ from typing import Final
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import ConditionStatus, Reason
 from fathom.api.status import DecisionStatus, GainedStatus, MeasuredStatus, TuningStatus
-from fathom.core.reporting.events import Event, Severity
-from fathom.core.reporting.findings import Finding
-from fathom.core.times import rfc3339
-from fathom.tuning.gained import Gained
+from fathom.cluster.events import Event, Severity
+from fathom.reconcile.status_input import Finding
+from fathom.times import rfc3339
+from fathom.tuning.gains import Gained
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.policy.value import TWO_SIDED_Z
 

@@ -12,7 +12,6 @@ from typing import Final
 from fathom.api.choices import Compares
 from fathom.api.status import Compared
 from fathom.rollout.evidence import CanaryEvidence
-from fathom.rollout.unix_seconds import UnixSeconds
 from fathom.rollout.verdict import (
     EARLY_Z,
     END_Z,
@@ -22,6 +21,7 @@ from fathom.rollout.verdict import (
     blind,
     harm_beside_speed,
 )
+from fathom.times import UnixSeconds
 
 _NO_DIFFERENCE: Final = -log1p(-MOST_LOSS)
 """Of log speed: less, in both directions, is none that a rollout would be held back for."""

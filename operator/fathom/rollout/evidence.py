@@ -6,12 +6,14 @@ cell, the same batch and, where both draft, the same depth. Where an engine does
 finished in it, if both sides were about as full. Everything else is summed over the whole bake.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, log, log2, sqrt
 from typing import Final
 
-from fathom.core.measurement import CellCounts, Histogram, PodDelta
+from fathom.measurement.counters import CellCounts, Histogram, PodCounters
+from fathom.measurement.deltas import PodDelta, delta
+from fathom.rollout.input import CanaryWindow
 
 LEAST_STEPS: Final = 30.0
 """Of one cell and side, to compare its speed in a window."""
@@ -29,6 +31,13 @@ WINDOWS_WORTH_ONE: Final = 2.0
 """Windows in a row resemble each other: so many are worth one."""
 SLOWEST_SHARE: Final = 0.05
 """The stable replicas' slowest requests, by count."""
+WINDOW_S: Final = 60.0
+"""A scrape a minute is common."""
+SHORTEST_S: Final = 5.0
+WINDOWS: Final = 20
+"""That a short bake is cut into."""
+LONGEST_WINDOW: Final = 3
+"""Times a window's length, after which a pod without a new sample is taken for unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,3 +270,54 @@ def _added(before: Histogram, more: Histogram) -> Histogram:
     if [le for le, _ in before] != [le for le, _ in more]:
         return before
     return tuple((le, n + m) for (le, n), (_, m) in zip(before, more, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryWindows:
+    """Of one rollout. Losing it costs the window that is open."""
+
+    since: Mapping[str, PodCounters] = field(default_factory=dict)
+    """What each pod had counted when the open window began."""
+    began_s: float | None = None
+    """Unix seconds; None: none is open."""
+
+    def next(
+        self,
+        canary: Collection[str],
+        stable: Collection[str],
+        counters: Mapping[str, PodCounters],
+        now_s: float,
+        length_s: float,
+    ) -> "tuple[CanaryWindows, CanaryWindow | None]":
+        """What comes next, and the window that ends now; None: it is not over.
+
+        Args:
+            canary: names of the canary's pod, or of none.
+            stable: names of the pods it is compared with.
+            counters: latest look at each pod; what could not be read is absent.
+            now_s: Unix seconds.
+            length_s: of a window.
+        """
+        # One that began later than now began before a clock was set back.
+        begun = CanaryWindows(dict(counters), now_s)
+        if self.began_s is None or self.began_s > now_s or not canary:
+            return begun, None
+        if now_s - self.began_s < length_s:
+            return self, None
+        window = CanaryWindow(self._deltas(canary, counters), self._deltas(stable, counters))
+        complete = window.canary and window.stable
+        if not complete and now_s - self.began_s < LONGEST_WINDOW * length_s:
+            return self, None
+        return begun, window
+
+    def _deltas(
+        self, pods: Collection[str], counters: Mapping[str, PodCounters]
+    ) -> tuple[PodDelta, ...]:
+        pairs = ((self.since.get(pod), counters.get(pod)) for pod in sorted(pods))
+        found = (delta(before, after) for before, after in pairs if before and after)
+        return tuple(each for each in found if each is not None)
+
+
+def window_length_s(bake_s: float) -> float:
+    """Seconds."""
+    return min(WINDOW_S, max(SHORTEST_S, bake_s / WINDOWS))

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fathom.api.choices import Compares
-from fathom.core.cluster.observed import ObservedWorkload
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.place import Unplaced
-from fathom.core.cluster.pod_trouble import Trouble, trouble_with_workload
-from fathom.core.measurement import PodCounters, PodDelta
+from fathom.cluster.missing_pods import Unplaced
+from fathom.cluster.observed import ObservedWorkload
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.pod_failures import Trouble, trouble_with_workload
 from fathom.engine.depth import DepthDocument
+from fathom.measurement.counters import PodCounters
+from fathom.measurement.deltas import PodDelta
 
 SCHEDULING_S = 600.0
 """For finding a node and pulling the image, before the engine's own start. The Deployment's

@@ -23,8 +23,8 @@ from typing import Final, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fathom.api import names
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.counted import counted
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.text import counted
 
 SETTLE_S: Final = 1800.0
 """The alarm must see decay for half an hour, so that long a new replica must be seen as well: until

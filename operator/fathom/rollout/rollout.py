@@ -11,13 +11,13 @@ from typing import Final, Self
 
 from pydantic import JsonValue, TypeAdapter
 
+from fathom.api.bounded_json import UnreadableJsonError, parsed_json
 from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
-from fathom.api.foreign_json import UnreadableJsonError, parsed_json
-from fathom.core.later_kinds import read_known
+from fathom.api.newer_release import read_known
 from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.evidence import CanaryEvidence
-from fathom.rollout.unix_seconds import UnixSeconds
+from fathom.times import UnixSeconds
 
 
 class Stage(StrEnum):

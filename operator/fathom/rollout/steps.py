@@ -9,40 +9,39 @@ promoted, and ends with an edit.
 
 A newer spec supersedes from any stage; a spec that goes back to the stable revision ends the
 rollout, whichever replicas exist. How many replicas each revision has at any moment is
-`fathom.core.replicas`' affair, and follows from the cluster.
+`fathom.rollout.replicas`' affair, and follows from the cluster.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from fathom.api import names
 from fathom.api.conditions import EventReason, Reason
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.counted import counted
-from fathom.core.reporting.events import Event, Severity
-from fathom.rollout.canary_trouble import failure_of
-from fathom.rollout.canary_watch import canary_pod, seen_obeying, watched_on
-from fathom.rollout.clocks import not_ahead, resumed, standing_still, unwatched
-from fathom.rollout.comparison import HAS, comparison_of
-from fathom.rollout.input import CanaryWindow, RolloutInput
-from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
-from fathom.rollout.room import NoRoom, cost, no_room, takes_at_once
-from fathom.rollout.verdict import LONGEST_BAKE, Answer, fails, so_far, verdict_alone, verdict_on
+from fathom.cluster.events import Event
+from fathom.rollout.canary import (
+    not_ahead,
+    resumed,
+    standing_still,
+    unwatched,
+)
+from fathom.rollout.canary_step import (
+    RolloutStep,
+    alone,
+    followed,
+    normal,
+    promotion,
+    watched_canary,
+)
+from fathom.rollout.capacity import NoRoom, cost, no_room, takes_at_once
+from fathom.rollout.comparison import HAS
+from fathom.rollout.input import RolloutInput
+from fathom.rollout.rollout import Rollout, Stage
 
 SETTLE_S: Final = 10.0
 """A spec that has just changed may change again: edits within this time are one rollout."""
 _DOWN_S: Final = 60.0
 """Until what serves no more is taken for broken: a probe that fails, or a busy node, takes less."""
-WARM_UP_S: Final = 120.0
-"""After a canary became ready its prefix cache is cold: what it counts so early is left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutStep:
-    rollout: Rollout | None
-    """As it is now; None: none is under way."""
-    events: tuple[Event, ...] = ()
 
 
 def next_step(before: Rollout | None, given: RolloutInput) -> RolloutStep:
@@ -86,7 +85,7 @@ def _without_room(rollout: Rollout, lack: NoRoom, given: RolloutInput) -> Rollou
         f"{cost(rollout.stable, given)}."
     )
     takes = replace(resumed(rollout, given.now_s), no_room=True, reason=lack.reason)
-    event = _normal(EventReason.TAKES_REPLICA, sentence)
+    event = normal(EventReason.TAKES_REPLICA, sentence)
     return RolloutStep(replace(takes, message=f"the canary is starting. {sentence}"), (event,))
 
 
@@ -126,8 +125,8 @@ def _of_this_spec(
         )
         message = f"The {_what(before)} ends: {ended}"
         quiet = before.stage is Stage.ROLLED_BACK
-        return back, () if quiet else (_normal(EventReason.REVERTED, message),)
-    event = _normal(
+        return back, () if quiet else (normal(EventReason.REVERTED, message),)
+    event = normal(
         EventReason.SUPERSEDED,
         f"The {_what(before)} ends: the spec asks for {given.revision} now.",
     )
@@ -153,7 +152,7 @@ def _with_other_end(before: Rollout, given: RolloutInput) -> tuple[Rollout, tupl
     )
     # Its clocks begin anew: how long it was compared is no matter of patience.
     moved = before.entered(before.stage, before.reason, before.message, given.now_s)
-    return replace(_for(moved, given), compared=None), (_normal(EventReason.CANARY, message),)
+    return replace(_for(moved, given), compared=None), (normal(EventReason.CANARY, message),)
 
 
 def _for(rollout: Rollout, given: RolloutInput) -> Rollout:
@@ -214,14 +213,14 @@ def _advanced(rollout: Rollout, given: RolloutInput) -> RolloutStep:
         case Stage.SETTLING:
             return _settled(rollout, given)
         case Stage.CANARY if rollout.arm:
-            return _watched(rollout, given)
+            return watched_canary(rollout, given)
         case Stage.CANARY if not given.stable_spec_known and rollout.stable not in given.others:
             message = f"nothing is left of revision {rollout.stable} to go back to."
-            return _promoted(rollout, Reason.NOTHING_TO_PROTECT, message, given)
+            return promotion(rollout, Reason.NOTHING_TO_PROTECT, message, given)
         case Stage.CANARY:
-            return _watched(rollout, given)
+            return watched_canary(rollout, given)
         case Stage.PROMOTED:
-            return _followed(rollout, given)
+            return followed(rollout, given)
         case Stage.ROLLED_BACK:
             return RolloutStep(rollout)
 
@@ -261,15 +260,15 @@ def _tried(rollout: Rollout, given: RolloutInput) -> RolloutStep:
             f"One replica {HAS[rollout.compares]}, of revision {rollout.revision}, is compared "
             f"with those of {rollout.stable} for as long as the spec says Canary."
         )
-        return RolloutStep(canary, (_normal(EventReason.CANARY, message),))
-    watched = "replaced" if _alone(given) else "watched beside the others"
+        return RolloutStep(canary, (normal(EventReason.CANARY, message),))
+    watched = "replaced" if alone(given) else "watched beside the others"
     minutes = given.settings.bake_s / 60
-    bake = f" for {minutes:.0f} min" if minutes and not _alone(given) else ""
+    bake = f" for {minutes:.0f} min" if minutes and not alone(given) else ""
     message = (
         f"One replica is {watched}{bake}, at revision {rollout.revision} instead of "
         f"{rollout.stable}{f' ({rollout.why})' if rollout.why else ''}."
     )
-    return RolloutStep(canary, (_normal(EventReason.CANARY, message),))
+    return RolloutStep(canary, (normal(EventReason.CANARY, message),))
 
 
 def _no_way_back(rollout: Rollout, given: RolloutInput) -> bool:
@@ -300,144 +299,3 @@ def _down_for_a_moment(revision: str, given: RolloutInput) -> bool:
     """Whether some pod of it has been unready for so short that nothing is known to be broken."""
     since_s = (pod.unready_since_s for pod in given.of_revision(revision))
     return any(each is not None and given.now_s - each < _DOWN_S for each in since_s)
-
-
-def _alone(given: RolloutInput) -> bool:
-    """Whether the canary takes the place of the only replica."""
-    return given.settings.replicas <= 1 and not given.settings.max_surge
-
-
-def _watched(rollout: Rollout, given: RolloutInput) -> RolloutStep:
-    pod = canary_pod(given.of_revision(rollout.revision), rollout.watch)
-    watch = seen_obeying(watched_on(rollout.watch, pod, given.now_s), given)
-    failure = failure_of(rollout, watch, pod, given)
-    seen = _seen(rollout, watch, given)
-    if failure is not None:
-        return _rolled_back(seen, failure.reason, failure.message, given)
-    if pod is None or watch.ready_since_s is None or not pod.ready:
-        message = f"the canary{f', pod {pod.name},' if pod else ''} is starting."
-        return RolloutStep(replace(seen, reason=Reason.CANARY_STARTING, message=message))
-    baked_s = given.now_s - watch.ready_since_s
-    return (_compared if rollout.arm else _judged)(seen, pod, baked_s, given)
-
-
-def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput) -> RolloutStep:
-    """Of a canary that serves: it is promoted, goes back, or is watched on."""
-    if awaited := _awaited_of_depth(rollout.watch, given):
-        message = f"pod {pod.name} {awaited}."
-        return RolloutStep(replace(rollout, reason=Reason.CANARY_STARTING, message=message))
-    if not given.settings.bake_s:
-        return _promoted(rollout, Reason.CANARY_AS_GOOD, "it became ready.", given)
-    if _alone(given) and not given.asked(rollout.stable):
-        verdict = verdict_alone(rollout.evidence)
-    else:
-        verdict = verdict_on(rollout.evidence, baked_s, given.settings.bake_s)
-    match verdict.answer:
-        case Answer.PROMOTE:
-            return _promoted(rollout, verdict.reason, verdict.message, given)
-        case Answer.ROLL_BACK:
-            return _rolled_back(rollout, verdict.reason, f"{pod.name}: {verdict.message}", given)
-        case Answer.WATCH:
-            message = f"pod {pod.name}: {verdict.message}"
-            return RolloutStep(replace(rollout, reason=verdict.reason, message=message))
-
-
-def _awaited_of_depth(watch: CanaryWatch | None, given: RolloutInput) -> str:
-    """What a canary whose depth is live still has to show of it, in words; empty: nothing.
-
-    One that nobody has read yet has shown nothing. Nobody waits for that longer than a canary warms
-    up: who wants no comparison may have no metrics.
-    """
-    if not given.live or watch is None or watch.generation:
-        return ""
-    if watch.behind_since_s is not None:
-        return "has not had any depth in force yet"
-    ready_s = watch.ready_since_s
-    unread = given.document is not None and watch.pod not in given.counters
-    if unread and ready_s is not None and given.now_s - ready_s < WARM_UP_S:
-        return "has not told yet which depth it has in force"
-    return ""
-
-
-def _compared(
-    rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput
-) -> RolloutStep:
-    """Of an arm that serves: it goes back if its requests fail, and stays else."""
-    if (failing := fails(rollout.evidence)) is not None:
-        return _rolled_back(rollout, failing.reason, f"{pod.name}: {failing.message}", given)
-    before, bake_s = rollout.compared, given.settings.bake_s
-    if before is not None and before.settled:
-        return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=str(before)))
-    found = comparison_of(
-        rollout.evidence,
-        rollout.compares,
-        baked_s=baked_s,
-        bake_s=bake_s,
-        now_s=given.now_s,
-        doubted=before is not None,
-    )
-    if found is None or (before is not None and not found.settled):
-        # What could not be told before stands as it was told.
-        message = str(before) if before else f"{so_far(rollout.evidence)}: not certain yet."
-        if baked_s < bake_s:
-            left = max(1, round((bake_s - baked_s) / 60))
-            message = f"{so_far(rollout.evidence)}; compared for {counted(left, 'more minute')}."
-        message = f"pod {pod.name}: {message}"
-        return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=message))
-    sentence = f"Pod {pod.name}, {HAS[rollout.compares]}, compared with the others: {found}"
-    after = replace(rollout, compared=found, reason=Reason.COMPARING, message=str(found))
-    return RolloutStep(after, (_normal(EventReason.COMPARED, sentence),))
-
-
-def _seen(rollout: Rollout, watch: CanaryWatch, given: RolloutInput) -> Rollout:
-    evidence = rollout.evidence
-    if given.window is not None and _counts(given.window, watch, given):
-        evidence = evidence.updated(given.window.canary, given.window.stable)
-    return replace(rollout, watch=watch, evidence=evidence)
-
-
-def _counts(window: CanaryWindow, watch: CanaryWatch, given: RolloutInput) -> bool:
-    if watch.ready_since_s is None or watch.unready_since_s is not None:
-        return False
-    baked_s, bake_s = given.now_s - watch.ready_since_s, given.settings.bake_s
-    # An arm stays for months, and a fleet at rest is not written about.
-    return baked_s >= min(WARM_UP_S, bake_s / 4) and (
-        baked_s < LONGEST_BAKE * bake_s or window.is_busy
-    )
-
-
-def _promoted(rollout: Rollout, reason: Reason, message: str, given: RolloutInput) -> RolloutStep:
-    promoted = rollout.entered(Stage.PROMOTED, reason, message, given.now_s)
-    sentence = f"Revision {rollout.revision} replaces {rollout.stable} everywhere: {message}"
-    return RolloutStep(promoted, (_normal(EventReason.PROMOTED, sentence),))
-
-
-def _rolled_back(
-    rollout: Rollout, reason: Reason, message: str, given: RolloutInput
-) -> RolloutStep:
-    # Who asked while nobody knew of a veto has asked for this canary, and for no other.
-    asked = replace(rollout, retry=given.retry)
-    over = asked.entered(Stage.ROLLED_BACK, reason, message, given.now_s)
-    if rollout.arm:
-        sentence = (
-            f"The replica {HAS[rollout.compares]}, of revision {rollout.revision}, is given up, "
-            f"and {rollout.stable} takes its place: {message}"
-        )
-        return RolloutStep(over, (Event(Severity.WARNING, reason, sentence),))
-    # Told by condition Degraded.
-    return RolloutStep(over)
-
-
-def _followed(rollout: Rollout, given: RolloutInput) -> RolloutStep:
-    complete = given.ready(rollout.revision) >= given.settings.replicas
-    left = any(pod.revision != rollout.revision for pod in given.pods)
-    if not complete or left or given.others:
-        return RolloutStep(rollout)
-    message = f"Every replica is of revision {rollout.revision}."
-    # Where it went back before anything had moved, there is nothing to tell.
-    quiet = rollout.reason is Reason.REVERTED
-    return RolloutStep(None, () if quiet else (_normal(EventReason.ROLLED_OUT, message),))
-
-
-def _normal(reason: EventReason, message: str) -> Event:
-    return Event(Severity.NORMAL, reason, message)

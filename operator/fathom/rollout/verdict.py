@@ -11,8 +11,7 @@ from math import exp, expm1, inf, log1p, sqrt
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.counted import counted
-from fathom.core.measurement import Histogram
+from fathom.measurement.counters import Histogram
 from fathom.rollout.evidence import (
     SLOWEST_SHARE,
     CanaryContrast,
@@ -21,6 +20,7 @@ from fathom.rollout.evidence import (
     slow_share,
     tail_bound,
 )
+from fathom.text import counted
 
 MOST_LOSS: Final = 0.01
 """Of speed: a canary that loses less is as good as the others."""

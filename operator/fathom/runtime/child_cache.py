@@ -11,15 +11,9 @@ from typing import Final, cast
 
 from fathom.adapters.ports import Clock
 from fathom.api import names
-from fathom.core.cluster.kinds import (
-    CHILD_KINDS,
-    OPTIONAL_KINDS,
-    SPANNING_KINDS,
-    Kind,
-    ObjectKey,
-)
-from fathom.core.cluster.manifest import Manifest, place_of, sharing
-from fathom.core.times import is_over
+from fathom.cluster.kinds import CHILD_KINDS, OPTIONAL_KINDS, SPANNING_KINDS, Kind, ObjectKey
+from fathom.cluster.manifest import Manifest, place_of, sharing
+from fathom.times import is_over
 
 KINDS: Final = (*CHILD_KINDS, *OPTIONAL_KINDS, *SPANNING_KINDS)
 """What is watched: all children."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from fathom.adapters.ports import KubeError, KubePort, MetricsPort, PodEndpoint, Sample
 from fathom.api import names
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.core.cluster.kinds import (
+from fathom.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
@@ -25,9 +25,16 @@ from fathom.core.cluster.kinds import (
     Kind,
     ObjectKey,
 )
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.metadata import Meta
-from fathom.core.cluster.observed import (
+from fathom.cluster.manifest import Manifest, Meta
+from fathom.cluster.missing_pods import (
+    CREATION_FAILED,
+    PodGap,
+    gaps_in,
+    gaps_of,
+    lacks_place,
+    refusal,
+)
+from fathom.cluster.observed import (
     ObservedConfigMap,
     ObservedDeployment,
     ObservedEvent,
@@ -35,15 +42,13 @@ from fathom.core.cluster.observed import (
     ObservedLeaderWorkerSet,
     ObservedNode,
 )
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.ownership import ours
-from fathom.core.cluster.place import lacks_place
-from fathom.core.cluster.pod_gaps import CREATION_FAILED, PodGap, gaps_in, gaps_of, refusal
-from fathom.core.cluster.read_once import Named, ReadOnce
-from fathom.core.cluster.snapshot import Objects, status_in
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.ownership import ours
+from fathom.cluster.snapshot import Objects, status_in
 from fathom.engine.depth import DepthDocument
 from fathom.engine.flags import HTTP_PORT
 from fathom.resource import known_part
+from fathom.runtime.caches import Named, ReadOnce
 from fathom.runtime.ports import World
 from fathom_vllm.environment import DEPTH_KEY
 

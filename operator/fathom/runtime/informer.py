@@ -14,12 +14,10 @@ import structlog
 
 from fathom.adapters.ports import EventType, KubeError, KubePort
 from fathom.api import names
-from fathom.core.backoff import Backoff
-from fathom.core.cluster.kinds import OPTIONAL_KINDS, SPANNING_KINDS, ObjectKey
-from fathom.core.cluster.manifest import place_of
-from fathom.core.cluster.served import ServedApis
-from fathom.core.spread import spread
+from fathom.cluster.kinds import OPTIONAL_KINDS, SPANNING_KINDS, ObjectKey, ServedApis
+from fathom.cluster.manifest import place_of
 from fathom.runtime.child_cache import ChildCache, Feed, Place
+from fathom.times import Backoff, spread
 
 NOT_SERVED_S: Final = 60.0
 """Until another look whether somebody has installed an API."""

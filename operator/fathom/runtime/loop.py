@@ -7,26 +7,22 @@ it does not matter, and a pass that is cut off anywhere is continued by the next
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.core.backoff import Backoff
-from fathom.core.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
-from fathom.core.cluster.read_once import ReadOnce
-from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.core.reporting.findings import Findings
-from fathom.core.times import is_over
-from fathom.reconcile.checkpoint_models import with_kept
+from fathom.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
+from fathom.cluster.snapshot import Objects, Snapshot
+from fathom.model_facts import ModelFacts, ModelRef
+from fathom.reconcile.checkpoint import with_kept
 from fathom.reconcile.findings import findings_without_spec
 from fathom.reconcile.holding import acted_upon
 from fathom.reconcile.intent import models_of
 from fathom.reconcile.loop_state import LoopState, Memo
 from fathom.reconcile.rollout_step import desired_state
+from fathom.reconcile.status_input import Findings
 from fathom.reconcile.step import (
     Intended,
     Observed,
@@ -41,42 +37,28 @@ from fathom.reconcile.step import (
     with_unread,
 )
 from fathom.reconcile.tuning_input import tuned_pods
-from fathom.reconcile.writing.writes import Build
+from fathom.reconcile.writes import Build
 from fathom.resource import SpeculativeDeployment
-from fathom.runtime.fetch_look import look_at_fetch
+from fathom.runtime.caches import ReadOnce
 from fathom.runtime.gather import Doubt, read_metrics, read_objects
+from fathom.runtime.measurement_sources import look_at_fetch
 from fathom.runtime.performer import Performer
-from fathom.runtime.ports import World
+from fathom.runtime.ports import SHORTEST_SLEEP_S, Pace, World
 from fathom.runtime.quality_check import QualityChecker
 from fathom.runtime.reporter import Reporter
 from fathom.runtime.writer import Writer
+from fathom.times import Backoff, is_over
 from fathom.validation.candidate import Cluster
 
 RESYNC_S: Final = 60.0
 """The longest sleep, and the longest that a look at the cluster is trusted without a sign."""
 LONGEST_BACKOFF_S: Final = 300.0
-SHORTEST_SLEEP_S: Final = 1.0
-"""Between two passes, whatever happens: a resource that is edited, or whose pods move, many times a
-second is worth a look a second."""
 LEFT_BEHIND_S: Final = 5.0
 """Until another look whether Kubernetes has removed what an earlier resource left."""
 PATIENCE: Final = 3
 """Passes in a row that may find that they have looked too long ago, before people hear of it."""
 
 _log: Final = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How soon a loop that is woken begins a pass, in seconds."""
-
-    settle_s: float = 0.2
-    """After it is woken, so that a burst of that costs one pass."""
-    apart_s: float = SHORTEST_SLEEP_S
-    """After its last pass, so that who never stops waking it does not keep it busy."""
-
-
-PACE: Final = Pace()
 
 
 class Loop:

@@ -4,15 +4,21 @@ from typing import Final
 
 from fathom.adapters.ports import KubeError
 from fathom.api.conditions import EventReason
-from fathom.core.cluster.manifest import Seen
-from fathom.core.cluster.snapshot import Objects
-from fathom.core.reporting.events import Event, Severity
-from fathom.core.reporting.findings import Findings
-from fathom.core.reporting.status import as_written
+from fathom.cluster.events import Event, Severity
+from fathom.cluster.manifest import Seen
+from fathom.cluster.snapshot import Objects
+from fathom.reconcile.applied import (
+    NEVER_S,
+    Applied,
+    after_refused,
+    after_written,
+    guarded,
+    status_step,
+)
 from fathom.reconcile.loop_state import LoopState
-from fathom.reconcile.status_step import NEVER_S, after_refused, after_written, status_step
+from fathom.reconcile.status import as_written
+from fathom.reconcile.status_input import Findings
 from fathom.reconcile.step import after_kept, after_restart, kept
-from fathom.reconcile.writing.applied import Applied, guarded
 from fathom.runtime.ports import World
 from fathom.runtime.reporter import Reporter
 from fathom.runtime.writer import Writer

@@ -2,20 +2,26 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from fathom.adapters.ports import Clock, CompletionsPort, FetchPort, KubePort, MetricsPort
 from fathom.api.spec import MetricsSpec
-from fathom.core.cluster.observed import ObservedNode
-from fathom.core.cluster.served import ServedApis
-from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.core.plugin import PluginBundle
-from fathom.fetch.program import FetchProgram
+from fathom.cluster.kinds import ServedApis
+from fathom.cluster.observed import ObservedNode
+from fathom.engine.plugin import PluginBundle
+from fathom.fetch.state import FetchProgram
+from fathom.model_facts import ModelFacts, ModelRef
 from fathom.page.subject import ShownResources
-from fathom.reconcile.step import Decide
+from fathom.reconcile.step import (
+    Decide,
+)
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 
 LookUp = Callable[[ModelRef, Callable[[], None]], Awaitable[ModelFacts]]
+SHORTEST_SLEEP_S: Final = 1.0
+"""Between two passes, whatever happens: a resource that is edited, or whose pods move, many times a
+second is worth a look a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +48,16 @@ class World:
     telemetry: Telemetry
     shown: ShownResources = field(default_factory=ShownResources)
     """What people are shown of each resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How soon a loop that is woken begins a pass, in seconds."""
+
+    settle_s: float = 0.2
+    """After it is woken, so that a burst of that costs one pass."""
+    apart_s: float = SHORTEST_SLEEP_S
+    """After its last pass, so that who never stops waking it does not keep it busy."""
+
+
+PACE: Final = Pace()

@@ -9,12 +9,12 @@ from typing import Final
 
 from fathom.adapters.ports import CompletionsPort, PodEndpoint
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.snapshot import Snapshot
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.snapshot import Snapshot
 from fathom.engine.flags import HTTP_PORT
 from fathom.quality.check import QualityCheck, Question, begun
-from fathom.quality.completion import Completion, Unanswered
-from fathom.reconcile.quality_step import QualityStep, event_of, fleet_of, recalled, requested
+from fathom.quality.comparison import Completion, Unanswered
+from fathom.reconcile.annotations import QualityStep, event_of, fleet_of, recalled, requested
 from fathom.resource import SpeculativeDeployment
 
 WAKE_S: Final = 5.0

@@ -10,15 +10,14 @@ from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.conditions import EventReason
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.core.cluster.snapshot import Objects
-from fathom.core.reporting.event_pace import EventPace
-from fathom.core.reporting.events import Event, Severity
-from fathom.core.reporting.findings import Findings
-from fathom.core.scrubbing import literal_secrets, scrubbed
-from fathom.core.unread import UnreadPods
+from fathom.cluster.events import Event, EventPace, Severity
+from fathom.cluster.snapshot import Objects
+from fathom.measurement.scrape_failures import UnreadPods
 from fathom.page.subject import PassReport
+from fathom.reconcile.status_input import Findings
 from fathom.runtime.ports import World
 from fathom.runtime.writer import Writer
+from fathom.text import literal_secrets, scrubbed
 from fathom.tuning.state import TuningState
 
 _log: Final = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fathom.api.conditions import AlarmKind
 from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
-from fathom.core.cluster.kinds import ObjectKey
+from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)

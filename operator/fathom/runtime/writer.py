@@ -9,12 +9,11 @@ from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError, KubePort
 from fathom.api import names
-from fathom.core.cluster.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.core.cluster.manifest import Manifest, Seen
-from fathom.core.cluster.metadata import Meta
-from fathom.core.reporting.events import Event, event_manifest
-from fathom.reconcile.writing.operations import Apply, Create, Delete, Operation, Patch
-from fathom.reconcile.writing.outcome import Outcome
+from fathom.cluster.events import Event, event_manifest
+from fathom.cluster.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.cluster.manifest import Manifest, Meta, Seen
+from fathom.reconcile.apply_guard import Outcome
+from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from fathom.core.measurement import PodCounters
 from fathom.engine.depth import DepthDocument
+from fathom.measurement.counters import PodCounters
 from fathom.tuning.interface import TunedPod, TuningSnapshot
 from fathom.tuning.learning import is_stale
 from fathom.tuning.state import Behind, TuningState

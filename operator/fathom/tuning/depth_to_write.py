@@ -11,14 +11,12 @@ from math import exp, expm1, log1p
 
 from fathom.engine.depth import DepthDocument
 from fathom.tuning import sentences
-from fathom.tuning.checks.advice import aims
-from fathom.tuning.checks.orders import unwritten
+from fathom.tuning.assessment import assess, recalled
+from fathom.tuning.checks.orders import aims, unwritten
+from fathom.tuning.context import Situation
 from fathom.tuning.fixed_depth import FixedDepth
 from fathom.tuning.interface import Settings
-from fathom.tuning.judging import assess
 from fathom.tuning.policy.value import TWO_SIDED_Z, Gain
-from fathom.tuning.recalled import recalled
-from fathom.tuning.situation import Situation
 from fathom.tuning.state import TuningState
 
 

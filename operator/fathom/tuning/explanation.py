@@ -8,25 +8,22 @@ from math import exp, expm1, log1p, sqrt
 from typing import Final
 
 from fathom.api.choices import TuningMode
-from fathom.core.counted import counted
-from fathom.engine.depth import DepthDocument, Schedule
-from fathom.engine.profiled_context import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
+from fathom.engine.depth import DepthDocument, Schedule, batches
+from fathom.engine.start import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
+from fathom.text import counted
 from fathom.tuning import sentences
 from fathom.tuning.alarms.alarm import Alarm
-from fathom.tuning.buckets import batches
-from fathom.tuning.checks import moving, returning
+from fathom.tuning.assessment import assess, recalled
 from fathom.tuning.checks.orders import unwritten
-from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, next_probe
-from fathom.tuning.cohorts.together import whom
+from fathom.tuning.cohort_decision import whom
+from fathom.tuning.context import Situation, clamped
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.fixed_depth import HOW_TO_TRY, FixedDepth
-from fathom.tuning.interface import Settings, TuningDecision
-from fathom.tuning.judging import assess
+from fathom.tuning.interface import Settings
 from fathom.tuning.policy.option import DepthOption
 from fathom.tuning.policy.value import Gain
-from fathom.tuning.recalled import recalled
-from fathom.tuning.situation import Situation, clamped
 from fathom.tuning.state import Cohort, TuningState
+from fathom.tuning.tuner import what_comes_next
 
 MOST_DOUBTS: Final = 2
 """Open questions told per bucket; the rest are smaller."""
@@ -140,7 +137,7 @@ def explain(
         buckets=tuple(_bucket(given, bucket, tokens, rivals) for bucket in _shown(given)),
         positions=_positions(given),
         doubts=(*_doubts(given), *_undrafted(given), *_profiled(given)),
-        next_step=_next_step(given, pods or max(1, len(state.step_times.pods))),
+        next_step=what_comes_next(given, pods or max(1, len(state.step_times.pods))),
         turning_points=tuple(
             _turning_point(given, each) for bucket, each in rivals.items() if bucket not in due
         ),
@@ -304,42 +301,6 @@ def _profiled(given: Situation) -> tuple[str, ...]:
         "spec.engine.env."
     )
     return (sentence,)
-
-
-def _next_step(given: Situation, pods: int) -> str:
-    """What `decide` does with this state, in its order, as far as pods have no say in it."""
-    probe = given.state.probe
-    if probe is not None:
-        waits, given = continue_probe(given, probe)
-        if waits is not None:
-            return f"{probe.pod} is trying another depth at this moment."
-    elif returns := returning.return_to_tokens(given) or returning.rest_after_return(given):
-        return returns.message
-    else:
-        match moving.judge_move(given):
-            case TuningDecision() as taken_back:
-                return taken_back.message
-            case Situation() as judged:
-                given = judged
-    if given.policy.joined() and (joins := moving.join(given)):
-        return joins.message
-    if moves := given.policy.moves():
-        return f"Moves {sentences.moves(moves, given.settings.max_batch)}."
-    return _probe(next_probe(given, pods), given.settings)
-
-
-def _probe(choice: ProbeChoice | NoProbe, settings: Settings) -> str:
-    if isinstance(choice, NoProbe) and not choice.later:
-        return f"Nothing: no probe {choice.why}."
-    if isinstance(choice, NoProbe):
-        what = sentences.tries(choice.later, settings.max_batch)
-        return f"Nothing {choice.why}. Then, as things are, one pod tries {what}."
-    what = sentences.tries(choice.options, settings.max_batch)
-    if settings.mode is TuningMode.ADVISE:
-        return f"Nothing, since mode Advise never tries; Auto would probe {what}."
-    if not settings.probing:
-        return f"Nothing, since probing is disabled; else {what}."
-    return f"One pod tries {what}."
 
 
 def _turning_point(given: Situation, rival: DepthOption) -> str:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from math import exp, expm1
 from typing import Final
 
-from fathom.tuning.buckets import batches
+from fathom.engine.depth import batches
+from fathom.tuning.context import Situation
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import TWO_SIDED_Z, Gain
-from fathom.tuning.situation import Situation
 
 HOW_TO_TRY: Final = (
     "To try another depth, edit spec.speculation.tokens: that rolls out with a canary, which is "

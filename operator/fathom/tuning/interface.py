@@ -1,12 +1,15 @@
 """What the tuner is given and what it answers. `fathom.tuning.tuner.decide` lies between."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-from fathom.api.choices import Objective, TuningMode
+from fathom.api.choices import AdaptiveVerification, Objective, Switch, TuningMode
 from fathom.api.conditions import Reason
-from fathom.core.measurement import PodCounters
+from fathom.api.spec import SpeculationSpec
 from fathom.engine.depth import DepthDocument
+from fathom.measurement.counters import PodCounters
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.state import TuningState
@@ -20,6 +23,8 @@ __all__ = [
     "TuningDecision",
     "TuningSnapshot",
 ]
+_PERCENT: Final = 100
+_MILLISECONDS_PER_SECOND: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +140,30 @@ class TuningDecision:
     """What all pods could serve beside what they do; None: not measured."""
     notable: bool = False
     """Whether people should hear of it: an event, and an entry in status.tuning.history."""
+
+
+def settings_from(
+    speculation: SpeculationSpec, max_batch: int, named: Iterable[int] | None = None
+) -> Settings:
+    """The user's wishes in the tuner's units.
+
+    Args:
+        speculation: what the user wrote, or its defaults.
+        max_batch: the engine's `--max-num-seqs`.
+        named: the depths that the engine has; None: all.
+    """
+    tuning, slo = speculation.tuning, speculation.tuning.tpot_milliseconds
+    return Settings(
+        mode=tuning.mode,
+        objective=tuning.objective,
+        tpot_slo_seconds=None if slo is None else slo / _MILLISECONDS_PER_SECOND,
+        window_seconds=tuning.window_seconds,
+        min_gain=tuning.min_gain_percent / _PERCENT,
+        probing=tuning.probing is Switch.ENABLED,
+        tokens=speculation.tokens,
+        min_tokens=speculation.min_tokens,
+        max_tokens=speculation.effective_max_tokens,
+        max_batch=max_batch,
+        named=None if named is None else frozenset(named),
+        drafts_are_cut=speculation.adaptive_verification is AdaptiveVerification.ENABLED,
+    )

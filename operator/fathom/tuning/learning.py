@@ -6,13 +6,14 @@ from math import inf
 from types import MappingProxyType
 from typing import Final
 
-from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, pooled_drafts
+from fathom.measurement.counters import PodCounters
+from fathom.measurement.deltas import PodDelta, delta, pooled_cells, pooled_drafts
 from fathom.tuning.alarms.alarm import is_cliff, is_normal
 from fathom.tuning.estimate import step_filter
+from fathom.tuning.estimate.acceptance_length import trials
 from fathom.tuning.estimate.settled import held, settled
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
-from fathom.tuning.estimate.trials import trials
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.state import TuningState

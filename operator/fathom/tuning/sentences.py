@@ -5,7 +5,7 @@ from math import log1p
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.tuning.buckets import batches
+from fathom.engine.depth import batches
 from fathom.tuning.policy.option import DepthOption, LeftOut
 
 

@@ -12,26 +12,24 @@ from typing import Final, Literal, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.main import IncEx
 
-from fathom.api.foreign_json import UnreadableJsonError, parsed_json
-from fathom.core.later_kinds import read_known
-from fathom.core.measurement import PodCounters
+from fathom.api.bounded_json import UnreadableJsonError, parsed_json
+from fathom.api.newer_release import read_known
 from fathom.engine.depth import Schedule
+from fathom.measurement.counters import PodCounters
 from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.estimate.acceptance import Acceptance
-from fathom.tuning.estimate.load import Load
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.estimate.prompts import Prompts
-from fathom.tuning.estimate.residence import Residence
-from fathom.tuning.estimate.settled import Held
+from fathom.tuning.estimate.settled import Held, Residence
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.tail import Tail
 from fathom.tuning.estimate.text_spread import TextSpread
-from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.estimate.traffic import Load, Traffic
 from fathom.tuning.estimate.yields import Yields
-from fathom.tuning.gained import Gained
+from fathom.tuning.gains import Gained
 from fathom.tuning.policy.ledger import Ledger
-from fathom.tuning.policy.visit import Visit
+from fathom.tuning.policy.option import Visit
 
 LARGEST_BYTES: Final = 256 * 1024
 """A quarter of what a ConfigMap may hold. A fleet of four pods takes a few KiB."""

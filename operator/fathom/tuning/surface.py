@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log2
 
-from fathom.engine.depth import DepthDocument, depth_at
-from fathom.tuning.buckets import first_batch
+from fathom.engine.depth import DepthDocument, depth_at, first_batch
 from fathom.tuning.interface import Settings
 from fathom.tuning.policy.value import Evidence
 from fathom.tuning.state import TuningState

@@ -35,15 +35,15 @@ from typing import Final
 
 from fathom.api.choices import TuningMode
 from fathom.engine.depth import DepthDocument
-from fathom.tuning.checks import advice, moving, orders, probing, readiness, returning
-from fathom.tuning.cohorts import views
-from fathom.tuning.cohorts.by_device import by_device
-from fathom.tuning.cohorts.by_text import by_text
-from fathom.tuning.cohorts.together import Decided, changes, together
-from fathom.tuning.gained import Gained
-from fathom.tuning.interface import TuningDecision, TuningSnapshot
-from fathom.tuning.judging import assess
-from fathom.tuning.situation import Situation
+from fathom.tuning import cohorts, sentences
+from fathom.tuning.assessment import assess
+from fathom.tuning.checks import moves, orders, probing, readiness
+from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, next_probe
+from fathom.tuning.cohort_decision import Decided, changes, together
+from fathom.tuning.cohorts import by_device, by_text
+from fathom.tuning.context import Situation
+from fathom.tuning.gains import Gained
+from fathom.tuning.interface import Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.state import Cohort
 
 _Check = Callable[[Situation], TuningDecision | Situation | None]
@@ -62,14 +62,14 @@ _CHAIN: Final[tuple[_Check, ...]] = (
     readiness.not_obeyed,
     orders.paused,
     readiness.no_traffic,
-    advice.advise,
+    orders.advise,
     probing.wait_for_probe,
     _unless_probed(readiness.not_in_force_yet),
-    _unless_probed(returning.return_to_tokens),
-    _unless_probed(returning.rest_after_return),
-    _unless_probed(moving.judge_move),
-    moving.join,
-    moving.move,
+    _unless_probed(moves.return_to_tokens),
+    _unless_probed(moves.rest_after_return),
+    _unless_probed(moves.judge_move),
+    moves.join,
+    moves.move,
     probing.start_probe,
     probing.clear_override,
 )
@@ -103,13 +103,13 @@ def _of_all(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision
         state = by_text(state, schedule, snapshot.pods, snapshot.now_s)
     if not (before or state.cohorts):
         return _of_alike(replace(snapshot, state=state), document)
-    rest = _of_alike(*views.rest(snapshot, document, state, schedule))
+    rest = _of_alike(*cohorts.rest(snapshot, document, state, schedule))
     gained, kept, apart = rest.state.gained, list[Cohort](), list[Decided]()
     for cohort in state.cohorts:
         if not cohort.pods:
             kept.append(cohort)
             continue
-        decision = _of_alike(*views.alone(snapshot, document, cohort, gained))
+        decision = _of_alike(*cohorts.alone(snapshot, document, cohort, gained))
         gained, its = decision.state.gained, replace(decision.state, gained=Gained())
         kept.append(replace(cohort, schedule=decision.document.schedule, state=its))
         apart.append((cohort, decision))
@@ -127,3 +127,39 @@ def _of_alike(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecisi
             case Situation() as after:
                 given = after
     return given.stay()
+
+
+def what_comes_next(given: Situation, pods: int) -> str:
+    """What `decide` does with this state, in its order, as far as pods have no say in it."""
+    probe = given.state.probe
+    if probe is not None:
+        waits, given = continue_probe(given, probe)
+        if waits is not None:
+            return f"{probe.pod} is trying another depth at this moment."
+    elif returns := moves.return_to_tokens(given) or moves.rest_after_return(given):
+        return returns.message
+    else:
+        match moves.judge_move(given):
+            case TuningDecision() as taken_back:
+                return taken_back.message
+            case Situation() as judged:
+                given = judged
+    if given.policy.joined() and (joins := moves.join(given)):
+        return joins.message
+    if due := given.policy.moves():
+        return f"Moves {sentences.moves(due, given.settings.max_batch)}."
+    return _probe(next_probe(given, pods), given.settings)
+
+
+def _probe(choice: ProbeChoice | NoProbe, settings: Settings) -> str:
+    if isinstance(choice, NoProbe) and not choice.later:
+        return f"Nothing: no probe {choice.why}."
+    if isinstance(choice, NoProbe):
+        what = sentences.tries(choice.later, settings.max_batch)
+        return f"Nothing {choice.why}. Then, as things are, one pod tries {what}."
+    what = sentences.tries(choice.options, settings.max_batch)
+    if settings.mode is TuningMode.ADVISE:
+        return f"Nothing, since mode Advise never tries; Auto would probe {what}."
+    if not settings.probing:
+        return f"Nothing, since probing is disabled; else {what}."
+    return f"One pod tries {what}."

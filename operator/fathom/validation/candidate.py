@@ -4,13 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.cluster.kinds import Kind
-from fathom.core.cluster.served import ServedApis
-from fathom.core.models.facts import ModelFacts, ModelRef
+from fathom.cluster.kinds import Kind, ServedApis
 from fathom.engine.profile import EngineProfile
+from fathom.model_facts import ModelFacts, ModelRef
 from fathom.resource import SpeculativeDeployment
-from fathom.validation.models.input import PreflightInput, preflight_of
-from fathom.validation.models.verdict import DraftVerdict, check_draft
+from fathom.validation.model_input import PreflightInput, preflight_of
+from fathom.validation.model_verdict import DraftVerdict, check_draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,15 +10,12 @@ from typing import Final
 from fathom.api.problem import Problem
 from fathom.validation import (
     argument_checks,
-    cluster_checks,
     engine_checks,
-    gpu_checks,
     kv_transfer_checks,
+    placement_checks,
     pod_template_errors,
     pod_template_warnings,
-    secret_checks,
     spec_checks,
-    token_budget_checks,
 )
 from fathom.validation.candidate import Candidate
 
@@ -35,23 +32,23 @@ CHAIN: Final[tuple[tuple[Check, ...], ...]] = (
         argument_checks.lone_arguments,
         spec_checks.variable_names,
         engine_checks.draft_options,
-        secret_checks.plain_secrets,
+        spec_checks.plain_secrets,
         argument_checks.max_num_seqs,
         argument_checks.kv_cache_type,
         engine_checks.capabilities,
         engine_checks.fitting_graphs,
         spec_checks.draft_fits,
-        gpu_checks.asked_gpus,
+        placement_checks.asked_gpus,
         pod_template_errors.pod_template_errors,
     ),
     # What this cluster offers: of a spec in which nothing else is wrong, since it is the
     # cluster's to be changed.
-    (cluster_checks.needed_apis,),
+    (placement_checks.needed_apis,),
     # What its user should know: of a spec that is carried out.
     (
-        gpu_checks.gpu_warnings,
+        placement_checks.gpu_warnings,
         argument_checks.unknown_names,
-        token_budget_checks.token_budget_warnings,
+        argument_checks.token_budget_warnings,
         engine_checks.profiled_context,
         kv_transfer_checks.kv_transfer_warnings,
         pod_template_warnings.pod_template_warnings,

@@ -1,38 +1,34 @@
 """Checks of what a spec asks of its engine: whether it would start, and whether it runs well."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from packaging.version import Version
 
 from fathom.api.accelerators import NVIDIA, preset_for
-from fathom.api.choices import AdaptiveVerification, Compares, Method
-from fathom.api.foreign_json import (
-    BeyondBoundsError,
-    UnreadableJsonError,
-    is_true,
-    parsed_json,
-)
+from fathom.api.bounded_json import BeyondBoundsError, UnreadableJsonError, is_true, parsed_json
+from fathom.api.choices import AdaptiveVerification, Compares
+from fathom.api.methods import Method
 from fathom.api.problem import Problem, warning
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.engine.capability_table import (
     ADAPTIVE_BACKENDS,
     ADAPTIVE_FLAGS,
     ADAPTIVE_PIPELINE_PARALLEL,
-    ADAPTIVE_VERIFICATION,
     ATTENTION_BACKENDS,
-    DRAFT_PIPELINE_PARALLEL,
     FLASHINFER_MLA_ADAPTIVE,
-    METHODS,
+    has_release,
 )
-from fathom.engine.capture_sizes import ceiling
+from fathom.engine.cuda_graphs import Graphs
 from fathom.engine.depth_set import WIDEST_GRID, capture_sizes
-from fathom.engine.graph_price import DRAFTS_AFTER_THE_TARGET
+from fathom.engine.flags import KEYS
+from fathom.engine.graph_sizes import ceiling, sets_graphs
 from fathom.engine.profile import EngineProfile
-from fathom.engine.profiled_context import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
-from fathom.engine.speculative_config import KEYS
+from fathom.engine.start import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
 from fathom.validation.candidate import Candidate
 
+"""Whose first pass goes over the tokens of the target's step, with graphs of the same sizes."""
 _HOPPER: Final = 9
 """The `compute_capability` of H100 and H200."""
 _PLAN_NOTHING: Final = frozenset(
@@ -43,6 +39,40 @@ _TOLD: Final = 3
 """Batches that a refusal names."""
 _AT_ONE_DEPTH: Final = "with tuning.mode Static there is one depth, and nothing to fit"
 _ADAPTIVE_FIELD: Final = "spec.speculation.adaptiveVerification"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPrice:
+    """What live depth costs in graphs."""
+
+    live: Graphs
+    static: Graphs
+    """Of the same engine without live depth, at `tokens`."""
+    counts_draft: bool
+    """Whether the draft's graphs are known: those of EAGLE and MTP drafts."""
+
+    @property
+    def captured(self) -> tuple[int, int]:
+        """How many graphs live depth captures, and how many the engine would have without."""
+        live, static = self.live.captured, self.static.captured
+        return (live.total, static.total) if self.counts_draft else (live.target, static.target)
+
+
+def graph_price(engine: EngineProfile) -> GraphPrice | str:
+    """What an engine captures and replays; or why that is not known.
+
+    Args:
+        engine: whose depth is live.
+    """
+    if not engine.start.captures_graphs:
+        return "none, as --enforce-eager asks"
+    if sets_graphs(engine.arguments):
+        return "as engine.args set them, which may leave depths without full ones"
+    return GraphPrice(
+        live=engine.graphs,
+        static=engine.static_graphs,
+        counts_draft=engine.spec.draft.method.row.graphs_known,
+    )
 
 
 def draft_options(candidate: Candidate) -> tuple[Problem, ...]:
@@ -92,11 +122,11 @@ def capabilities(candidate: Candidate) -> Iterator[Problem]:
 
 def _missing(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[Problem]:
     engine, method = spec.engine, spec.draft.method
-    if spec.drafts and not METHODS[method].in_version(version):
+    if spec.drafts and not has_release(method.row.since, version):
         yield Problem(
             "spec.draft.method",
             f"vLLM {version} does not know method {method}, which needs "
-            f"{METHODS[method].versions}: change spec.engine.image, or choose another method.",
+            f"{method.row.since}: change spec.engine.image, or choose another method.",
         )
     backend = ATTENTION_BACKENDS.get(engine.attention_backend.lower())
     if backend is not None and not backend.in_version(version):
@@ -105,32 +135,28 @@ def _missing(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[Prob
             f"vLLM {version} does not know {engine.attention_backend}, which needs "
             f"{backend.versions}: change spec.engine.image, or choose another attentionBackend.",
         )
-    stages = DRAFT_PIPELINE_PARALLEL
-    if (
-        spec.drafts
-        and engine.pipeline_parallel_size > 1
-        and method in stages.methods
-        and not stages.in_version(version)
-    ):
+    whole = method.row.draft_stays_whole
+    split = engine.pipeline_parallel_size > 1 and not has_release(whole, version)
+    if spec.drafts and split:
         yield Problem(
             "spec.engine.pipelineParallelSize",
             f"vLLM {version} would split the draft of method {method} into stages too, which none "
-            f"of them can be; {stages.versions} does not: change spec.engine.image, or set it to "
+            f"of them can be; {whole} does not: change spec.engine.image, or set it to "
             "1.",
         )
 
 
 def _adaptive_verification_refusal(profile: EngineProfile) -> str | None:
     engine, method = profile.spec.engine, profile.spec.draft.method
-    offers = [offer for offer in ADAPTIVE_VERIFICATION if method in offer.methods]
-    if not offers:
+    offered = method.row.adaptive
+    if offered is None:
         return f"vLLM has no adaptive verification for method {method}: set it to Disabled."
     version = profile.version
     if version is None:
         return f"whether the vLLM in {engine.image} has it cannot be told: set spec.engine.version."
-    if not any(offer.in_version(version) for offer in offers):
+    if not has_release(offered, version):
         return (
-            f"vLLM {version} has none for method {method}; it needs {offers[0].versions}: "
+            f"vLLM {version} has none for method {method}; it needs {offered}: "
             "change spec.engine.image, or set it to Disabled."
         )
     if engine.pipeline_parallel_size > 1 and not ADAPTIVE_PIPELINE_PARALLEL.in_version(version):
@@ -214,7 +240,7 @@ def _drafts_over_the_targets(spec: SpeculativeDeploymentSpec) -> bool:
     preset = preset_for(spec.node_pool)
     may_be_hopper = preset.vendor is NVIDIA and preset.compute_capability in {0, _HOPPER}
     plans = spec.engine.attention_backend.lower() not in _PLAN_NOTHING
-    return may_be_hopper and plans and spec.draft.method in DRAFTS_AFTER_THE_TARGET
+    return may_be_hopper and plans and spec.draft.method.row.graphs_known
 
 
 def profiled_context(candidate: Candidate) -> Iterator[Problem]:

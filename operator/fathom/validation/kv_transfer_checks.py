@@ -23,9 +23,9 @@ from fathom.api.problem import Problem, warning
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.engine.cuda_graphs import GraphMode
 from fathom.engine.profile import EngineProfile
-from fathom.manifests.pod.merged_template import merged_template
-from fathom.manifests.pod.template_parts import Part, by, part, parts
+from fathom.manifests.template_parts import Part, by, part, parts
 from fathom.validation.candidate import Candidate
+from fathom.validation.merged_template import merged_template
 
 _OPTION: Final = "--kv-transfer-config"
 _SIDE_CHANNEL: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"

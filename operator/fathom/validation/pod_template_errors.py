@@ -2,37 +2,44 @@
 
 What a field of the spec is for is set there, since Fathom reads it there too; what the pods cannot
 do without stays; what the API server would refuse is refused before.
+
+The API server would refuse some of it, and take the rest for what it is not.
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from fathom.api import names
 from fathom.api.problem import Problem, Severity
 from fathom.engine.flags import HTTP_PORT
-from fathom.engine.ranks import Role
+from fathom.engine.replica_layout import Role
 from fathom.engine.start import FRONTEND_VARIABLE, MODEL_RUNNER_VARIABLE
 from fathom.manifests.cache import HUB_VARIABLES
-from fathom.manifests.pod.engine_env import OURS
-from fathom.manifests.pod.engine_start import why_not_started
-from fathom.manifests.pod.group import CLAIM
-from fathom.manifests.pod.merged_template import (
+from fathom.manifests.engine_env import OURS
+from fathom.manifests.group import CLAIM
+from fathom.manifests.strategic_merge import MergeError, schema_problems
+from fathom.manifests.template_parts import Part, by, overlays, part, parts, texts
+from fathom.resource import SpeculativeDeployment
+from fathom.validation.candidate import Candidate
+from fathom.validation.merged_template import (
     CONTAINER_KINDS,
     MergedTemplate,
     merged_template,
+    why_not_started,
 )
-from fathom.manifests.pod.overlays import overlays
-from fathom.manifests.pod.pod_schema import schema_problems
-from fathom.manifests.pod.strategic_merge import MergeError
-from fathom.manifests.pod.template_parts import Part, by, part, parts, texts
-from fathom.resource import SpeculativeDeployment
-from fathom.validation.candidate import Candidate
-from fathom.validation.container_checks import container_problems
-from fathom.validation.gpu_checks import foreign_gpu_problems, gpus_sentence
-from fathom.validation.models.input import LONGER_VARIABLE
+from fathom.validation.model_input import LONGER_VARIABLE
+from fathom.validation.placement_checks import foreign_gpu_problems, gpus_sentence
 
+_ASKING: Final = (
+    ("startupProbe",),
+    ("readinessProbe",),
+    ("livenessProbe",),
+    ("lifecycle", "preStop"),
+    ("lifecycle", "postStart"),
+)
+"""Where a port of the container may be asked."""
 OWN_PREFIX: Final = "FATHOM_"
 READ_IN_ENGINE_ENV: Final = frozenset(
     {*HUB_VARIABLES, LONGER_VARIABLE, MODEL_RUNNER_VARIABLE, FRONTEND_VARIABLE}
@@ -49,6 +56,55 @@ _NO_CLAIM: Final = (
     "spec.nodePool.computeDomain to External if another component makes it, or to Never."
 )
 _REFUSED_BY_WORKLOADS: Final = ("activeDeadlineSeconds", "ephemeralContainers")
+
+
+def container_problems(container: Part, volumes: Collection[str], field: str) -> Iterator[Problem]:
+    """What is wrong with one container.
+
+    Args:
+        container: as what is merged in left it.
+        volumes: names of the pod's.
+        field: path of the list that it stands in.
+    """
+    name, ports = container.get("name"), parts(container, "ports")
+    if not container.get("image"):
+        yield Problem(
+            field,
+            f"the container {name} needs an image. The engine's container is called "
+            f"{names.ENGINE_CONTAINER}.",
+        )
+    if name != names.ENGINE_CONTAINER and str(HTTP_PORT) in by("containerPort", ports):
+        yield Problem(field, f"port {HTTP_PORT} is the engine's: give {name} another one.")
+    for mount in parts(container, "volumeMounts"):
+        if mount.get("name") not in volumes:
+            yield Problem(
+                field,
+                f"the container {name} mounts the volume {mount.get('name')}, which there is not: "
+                f"add it to {field.rpartition('.')[0]}.volumes.",
+            )
+    for asked in sorted(_ports_by_name(container) - by("name", ports).keys()):
+        yield Problem(
+            field,
+            f"no port of the container {name} is called {asked!r}, which a probe or hook asks: "
+            "write the port's number.",
+        )
+    security = part(container, "securityContext")
+    if security.get("privileged") and security.get("allowPrivilegeEscalation") is False:
+        yield Problem(
+            field,
+            f"the container {name} cannot be privileged with allowPrivilegeEscalation: false, "
+            "which Fathom sets: set that to true beside it.",
+        )
+
+
+def _ports_by_name(container: Part) -> set[str]:
+    """Names by which probes and hooks ask the container itself."""
+    ports = (
+        part(container, *where, how).get("port")
+        for where in _ASKING
+        for how in ("httpGet", "tcpSocket")
+    )
+    return {port for port in ports if isinstance(port, str)}
 
 
 def pod_template_errors(candidate: Candidate) -> Iterator[Problem]:

@@ -8,17 +8,24 @@ from fathom.api import names
 from fathom.api.problem import Problem, Severity, warning
 from fathom.engine.arguments import EngineArguments
 from fathom.engine.flags import HTTP_PORT
-from fathom.engine.ranks import Role
-from fathom.manifests.pod.engine_start import what_to_see_to
-from fathom.manifests.pod.merged_template import (
+from fathom.engine.replica_layout import Role
+from fathom.manifests.strategic_merge import schema_problems
+from fathom.manifests.template_parts import (
+    POD_TEMPLATE,
+    WORKER_TEMPLATE,
+    Part,
+    overlays,
+    part,
+    parts,
+    texts,
+)
+from fathom.validation.candidate import Candidate
+from fathom.validation.merged_template import (
     CONTAINER_KINDS,
     MergedTemplate,
     merged_template,
+    what_to_see_to,
 )
-from fathom.manifests.pod.overlays import POD_TEMPLATE, WORKER_TEMPLATE, overlays
-from fathom.manifests.pod.pod_schema import schema_problems
-from fathom.manifests.pod.template_parts import Part, part, parts, texts
-from fathom.validation.candidate import Candidate
 
 _PRIVILEGED: Final = "Its namespace must allow pods of level privileged."
 _OF_THE_HOST: Final[Mapping[str, str]] = MappingProxyType(

@@ -8,11 +8,10 @@ from typing import Protocol
 import aiohttp
 import pytest
 
-from fathom.adapters.answers import Room, http_session
-from fathom.adapters.clock import SystemClock
+from fathom.adapters.http import Room, http_session
 from fathom.adapters.pod_metrics import PodMetrics
-from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
-from fathom.adapters.prometheus.metrics import PrometheusMetrics
+from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample, SystemClock
+from fathom.adapters.prometheus_metrics import PrometheusMetrics
 from support import bad_server
 from support.bad_server import SECRET, Answer, BadServer, answering, saying
 from support.waiting import GUARD_S

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from fathom.adapters.completions import LARGEST_ANSWER_BYTES, EngineCompletions
 from fathom.adapters.ports import PodEndpoint
-from fathom.quality.completion import Completion, CompletionRequest, Unanswered
+from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
 from support.waiting import GUARD_S
 
 ANSWER: dict[str, Any] = {

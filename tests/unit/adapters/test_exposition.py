@@ -2,10 +2,11 @@ from dataclasses import asdict
 
 import pytest
 
-from fathom.adapters.exposition import FAMILIES, PAGE_LABELS, NotAnEngine
 from fathom.adapters.metrics_page import LONGEST_LINE, MOST_SAMPLES, PageReader, parse
-from fathom.core.measurement import Cell, StepKind, delta
-from fathom.core.packed_counts import PackedCounts
+from fathom.adapters.series import FAMILIES, PAGE_LABELS, NotAnEngine
+from fathom.measurement.counters import Cell, StepKind
+from fathom.measurement.deltas import delta
+from fathom.measurement.packed_counts import PackedCounts
 from support.engine_page import FakeEngine
 
 
@@ -45,7 +46,7 @@ def test_what_is_read_of_an_engine_has_a_field_and_a_gauge_may_fall() -> None:
     assert unread == {"failed_requests"}, "nothing is read into a field of EngineCounts"
     assert delta(before, after) is not None, (
         "a gauge that fell was taken for a restart: see _GAUGES in "
-        "operator/fathom/core/measurement.py"
+        "operator/fathom/measurement/counters.py"
     )
 
 

@@ -14,8 +14,8 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from fathom.adapters.kube import IN_LINE_S, LISTS_AT_ONCE, Kube
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
-from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT
+from fathom.cluster.manifest import Manifest, Seen
 from support.api_server import BUSY
 from support.leaping_time import in_leaping_time
 from support.waiting import GUARD_S

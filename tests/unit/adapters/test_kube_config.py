@@ -12,9 +12,9 @@ from aiohttp.test_utils import TestServer
 
 from fathom.adapters import kube_config
 from fathom.adapters.kube import Kube
-from fathom.core.cluster.kinds import POD
-from fathom_local.engine.process import free_port
-from fathom_local.kube import KubeApi, connect
+from fathom.cluster.kinds import POD
+from local_cluster.engine.process import free_port
+from local_cluster.kube import KubeApi, connect
 from support.waiting import GUARD_S
 
 ELSEWHERE = "http://api.of-the-cluster.invalid"

@@ -16,8 +16,8 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT
-from fathom.core.cluster.manifest import Seen
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT
+from fathom.cluster.manifest import Seen
 
 SEEN = Seen("uid-1", "7")
 NEW = {"pace", "why"}

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from fathom.adapters.model_files import MAX_CONFIG_BYTES, is_directory, local_facts
-from fathom.core.models.config import ModelConfig
-from fathom.core.models.facts import Absence, ModelFacts, ModelRef, Weights
+from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef, Weights
 
 
 def safetensors(tensors: dict[str, int], *, padding: int = 0) -> bytes:

@@ -12,16 +12,15 @@ import aiohttp
 import psutil
 import pytest
 
-from fathom.adapters.answers import http_session
-from fathom.adapters.clock import SystemClock
+from fathom.adapters.http import http_session
 from fathom.adapters.pod_metrics import AT_ONCE, CONCURRENCY, PodMetrics
-from fathom.adapters.ports import PodEndpoint
-from fathom.core.measurement import Cell, DraftCell, PodCounters, StepKind
+from fathom.adapters.ports import PodEndpoint, SystemClock
+from fathom.measurement.counters import Cell, DraftCell, PodCounters, StepKind
 from support import bad_server
 from support.bad_server import Answer, BadServer, answering, saying
-from support.bench import ManualClock
 from support.engine_page import FakeEngine
 from support.leaping_time import in_leaping_time
+from support.loop_harness import ManualClock
 from support.waiting import GUARD_S, turns
 
 PAGE = b"vllm:generation_tokens_total 5\n"

@@ -10,24 +10,19 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fathom.adapters.answers import http_session
-from fathom.adapters.exposition import (
-    EVERY_ENGINE,
-    FAMILIES,
-    INFO,
-    PAGE_LABELS,
-    counters,
-)
+from fathom.adapters.exposition import counters
+from fathom.adapters.http import http_session
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.adapters.prometheus.history import scrapes
-from fathom.adapters.prometheus.metrics import (
+from fathom.adapters.prometheus_history import scrapes
+from fathom.adapters.prometheus_metrics import (
     LARGEST_ANSWER_BYTES,
     PrometheusMetrics,
     at_its_address,
     newest_scrape,
 )
-from fathom.adapters.prometheus.query import NO_LABELS, Series
-from fathom.core.measurement import PodCounters
+from fathom.adapters.prometheus_query import NO_LABELS, Series
+from fathom.adapters.series import EVERY_ENGINE, FAMILIES, INFO, PAGE_LABELS
+from fathom.measurement.counters import PodCounters
 from support.bad_server import Answer, BadServer, answering, saying
 from support.engine_page import FakeEngine
 

@@ -1,5 +1,5 @@
-from fathom.adapters.metrics_source import choose
-from fathom.adapters.prometheus.query import any_of, selector
+from fathom.adapters.ports import choose
+from fathom.adapters.prometheus_query import any_of, selector
 from fathom.api.choices import MetricsSource
 from fathom.api.spec import MetricsSpec
 

@@ -1,4 +1,4 @@
-from fathom.adapters.remembered import Remembered
+from fathom.adapters.metrics_page import Remembered
 
 
 def known_after(keys: list[bytes], most_bytes: int) -> int:

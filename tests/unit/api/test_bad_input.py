@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from bad_input import BAD
-from fathom.cli import app
+from fathom.cli.main import app
 from manifest_samples import manifest
 
 OLD_DRAFT = {"fc_norm": True, "norm_output": True, "kv_lora_rank": 512}

@@ -1,7 +1,7 @@
 """A model without the set of what was given is a model like any other."""
 
 from fathom.api.spec import SpeculationSpec
-from fathom.core.cluster.metadata import ObservedCondition
+from fathom.cluster.manifest import ObservedCondition
 
 TOLD = {"type": "Ready", "status": "True"}
 

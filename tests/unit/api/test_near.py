@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.api.near import VERY_NEAR, nearest
+from fathom.api.suggestions import VERY_NEAR, nearest
 
 
 @pytest.mark.parametrize(

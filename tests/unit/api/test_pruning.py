@@ -3,7 +3,7 @@
 from typing import Any
 
 from fathom.api.crd import custom_resource_definition
-from fathom.api.pruning import pruned
+from fathom.api.newer_release import pruned
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.resource import known_part
 from manifest_samples import manifest

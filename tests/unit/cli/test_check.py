@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from fathom.cli import app
+from fathom.cli.main import app
 from manifest_samples import manifest
 from support.model_pairs import NAMES, PAIRS, Pair
 

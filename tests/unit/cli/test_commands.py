@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
-from fathom.cli import app
+from fathom.cli.main import app
 
 REPOSITORY: Final = Path(__file__).parents[3]
 PAGES: Final = "".join(

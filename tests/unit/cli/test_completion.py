@@ -10,7 +10,7 @@ import pytest
 import typer
 import yaml
 
-from fathom.inspect.completion import names_beginning
+from fathom.cli.options import names_beginning
 from support.waiting import GUARD_S
 
 NOBODY = {"apiVersion": "v1", "kind": "Config", "current-context": "a", "contexts": []}
@@ -44,7 +44,7 @@ def test_kubectl_is_told_the_commands_and_that_there_is_nothing_else() -> None:
 def test_commands_are_told_without_importing_them() -> None:
     code = (
         "from fathom.kubectl_plugin import kubectl_complete_fathom as it; it(); import sys; "
-        "print(*(each for each in sys.modules if each.startswith('fathom.inspect.')))"
+        "print(*(each for each in sys.modules if each.startswith('fathom.cli.')))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, ""],
@@ -55,7 +55,7 @@ def test_commands_are_told_without_importing_them() -> None:
     )
     *_, directive, imported = ran.stdout.splitlines()
     assert directive == ":4"
-    assert imported == "fathom.inspect.resources"
+    assert imported == "fathom.cli.resources fathom.cli.main"
 
 
 def test_options_are_completed_too() -> None:
@@ -71,7 +71,7 @@ def test_where_nothing_is_known_the_shell_goes_on_with_files_and_nothing_is_said
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_its_script(shell: str) -> None:
-    code = "from fathom.cli import app; app(prog_name='fathom')"
+    code = "from fathom.cli.main import app; app(prog_name='fathom')"
     shown = subprocess.run(
         [sys.executable, "-c", code, "--show-completion", shell],
         env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},

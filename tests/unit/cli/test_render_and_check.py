@@ -6,7 +6,7 @@ import yaml
 from typer.testing import CliRunner
 
 from fathom import __version__
-from fathom.cli import app
+from fathom.cli.main import app
 from manifest_samples import manifest
 
 SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "other"}}

@@ -3,23 +3,12 @@
 import pytest
 from packaging.version import Version
 
-from fathom.api.choices import Method
-from fathom.engine.capability_table import (
-    ADAPTIVE_VERIFICATION,
-    LIVE_DEPTH,
-    METHODS,
-    TABLE,
-)
+from fathom.api.methods import METHODS, Method
+from fathom.engine.capability_table import LIVE_DEPTH, TABLE
 
 
 def test_every_method_is_in_the_table() -> None:
     assert set(METHODS) == set(Method)
-
-
-def test_no_method_stands_twice_for_adaptive_verification() -> None:
-    methods = [method for each in ADAPTIVE_VERIFICATION for method in each.methods]
-
-    assert len(methods) == len(set(methods))
 
 
 def test_rows_have_names_of_their_own() -> None:

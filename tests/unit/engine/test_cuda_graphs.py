@@ -9,8 +9,7 @@ import pytest
 
 from fathom.engine.cuda_graphs import Captured, GraphMode, Graphs, Replayed, default_sizes
 from fathom.engine.depth import depth_at
-from fathom.engine.depth_set import capture_sizes
-from fathom.engine.startup_schedule import startup_schedule
+from fathom.engine.depth_set import capture_sizes, startup_schedule
 
 MAX_NUM_SEQS = 256
 H100, GB200 = 512, 1024

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fathom.engine.engine_args import engine_args
+from fathom.engine.flags import engine_args
 from manifest_samples import resource
 
 

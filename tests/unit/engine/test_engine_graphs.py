@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from fathom.engine.cuda_graphs import Replayed
-from fathom.engine.graph_price import GraphPrice, graph_price
-from fathom.validation.engine_checks import fitting_graphs
-from fathom.validation.models.memory_estimate import graph_cost
+from fathom.validation.engine_checks import GraphPrice, fitting_graphs, graph_price
+from fathom.validation.size_checks import graph_cost
 from manifest_samples import resource
 from support.validated import candidate
 from support.work import work_of

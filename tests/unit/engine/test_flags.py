@@ -11,10 +11,8 @@ from pydantic.fields import FieldInfo
 
 from fathom.api.spec import DraftSpec, EngineSpec
 from fathom.engine.capability_table import EVERY_RELEASE, TABLE
-from fathom.engine.engine_args import engine_args
-from fathom.engine.flags import FLAGS
-from fathom.engine.ranks import Role
-from fathom.engine.speculative_config import KEYS
+from fathom.engine.flags import FLAGS, KEYS, engine_args
+from fathom.engine.replica_layout import Role
 from fathom.resource import SpeculativeDeployment, parse
 
 REPOSITORY = Path(__file__).parents[3]
@@ -109,7 +107,7 @@ def test_every_field_of_the_draft_is_a_key_or_is_known_to_be_none(field: FieldIn
 
     assert (name in NO_KEYS) != any(key.field == name for key in KEYS), (
         f"spec.{name} becomes a key of --speculative-config by a row of KEYS in "
-        "operator/fathom/engine/speculative_config.py; if it is no key, say in "
+        "operator/fathom/engine/flags.py; if it is no key, say in "
         "NO_KEYS of this test where it goes."
     )
 

@@ -3,8 +3,7 @@
 import pytest
 
 from fathom.engine.arguments import EngineArguments
-from fathom.engine.cuda_graphs import GraphMode
-from fathom.engine.graph_mode import VLLMS_OWN, stated_mode
+from fathom.engine.cuda_graphs import VLLMS_OWN, GraphMode, stated_mode
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from fathom.engine.known_names import known_names, names_of
+from fathom.engine.capability_table import known_names, names_of
 from fathom.validation.argument_checks import unknown_names
-from fathom_local.tools.known_names import known_releases, rows
+from generators.known_names import known_releases, rows
 from manifest_samples import resource
 from support.validated import candidate
 

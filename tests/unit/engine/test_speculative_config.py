@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from fathom.engine.engine_args import engine_args
+from fathom.engine.flags import KEYS, Key, engine_args, speculative_config
 from fathom.engine.profile import profile_of
-from fathom.engine.speculative_config import KEYS, Key, speculative_config
 from fathom.validation.engine_checks import draft_options
 from manifest_samples import resource
 from support.validated import candidate

@@ -3,8 +3,8 @@
 import pytest
 
 from fathom.engine.arguments import EngineArguments
-from fathom.engine.engine_args import engine_args
-from fathom.engine.started_depths import depths_in
+from fathom.engine.depth_set import depths_in
+from fathom.engine.flags import engine_args
 from manifest_samples import resource, started_with
 
 

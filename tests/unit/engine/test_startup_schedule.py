@@ -3,7 +3,7 @@ from itertools import pairwise
 import pytest
 
 from fathom.engine.depth import depth_at
-from fathom.engine.startup_schedule import startup_schedule
+from fathom.engine.depth_set import startup_schedule
 
 
 def test_names_every_depth_near_the_top() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.engine.engine_args import engine_args
+from fathom.engine.flags import engine_args
 from manifest_samples import resource
 
 

@@ -1,7 +1,7 @@
 import pytest
 from packaging.version import Version
 
-from fathom.engine.version import engine_version
+from fathom.engine.start import engine_version
 from manifest_samples import resource
 
 

@@ -1,6 +1,6 @@
 """Which files of a repository are fetched."""
 
-from fathom_fetch.files import INDEX, wanted_files
+from fathom_fetch.fetch import INDEX, wanted_files
 
 SHARDS = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}
 SMALL = {"config.json", "tokenizer.json", "modeling_kimi.py", INDEX}

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from fathom.core.models.facts import ModelRef
-from fathom.core.plugin import PluginBundle
-from fathom.core.revision import revision_of
-from fathom.fetch.standing import Fetched, pinned
+from fathom.engine.plugin import PluginBundle
+from fathom.fetch.state import Fetched, pinned
 from fathom.manifests.cache import compile_cache, wanted_fetch
-from fathom.manifests.pod.pod_template import pod_template
+from fathom.manifests.pod_template import pod_template
+from fathom.model_facts import ModelRef
+from fathom.rollout.revision import revision_of
 from manifest_samples import resource
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

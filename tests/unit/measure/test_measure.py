@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
-from fathom.bench.heard import Heard, heard
-from fathom_local.engine.process import free_port
+from fathom.bench.log import Heard, heard
 from fathom_measure.bundle import measure_files
 from fathom_measure.plan import EnginePlan, LoadPlan, MeasurePlan
+from local_cluster.engine.process import free_port
 from support.waiting import GUARD_S, until
 
 ENGINE = """

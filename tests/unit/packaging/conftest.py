@@ -6,7 +6,7 @@ import pytest
 import yaml
 from pydantic import JsonValue
 
-from fathom_local.tools.helm import Helm, Release, find_helm
+from local_cluster.helm import Helm, Release, find_helm
 
 Render = Callable[[Mapping[str, JsonValue]], dict[tuple[str, str], Any]]
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from fathom.api import names
-from fathom.runtime.process.options import RunOptions
-from fathom_local.tools.helm import Helm, HelmError, Release
+from fathom.runtime.options import RunOptions
+from local_cluster.helm import Helm, HelmError, Release
 from structural_schema import nodes
 from support.monitoring import DASHBOARDS, RULES, alerts, dashboard
 from support.pages import DOCS

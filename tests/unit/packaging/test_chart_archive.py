@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fathom_local.tools import chart_values
-from fathom_local.tools.helm import Helm, Release
+from generators import chart_values
+from local_cluster.helm import Helm, Release
 from support.oci_registry import oci_registry
 
 

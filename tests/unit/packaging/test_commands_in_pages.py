@@ -26,11 +26,11 @@ from typer.testing import CliRunner
 
 from fathom.api import names
 from fathom.api.conditions import ConditionType
-from fathom.cli import app
+from fathom.cli.main import app
 from fathom.engine.capability_table import LIVE_DEPTH
 from support.pages import PAGES, REPOSITORY, ShownCommand, commands, resources
 from support.waiting import GUARD_S
-from unit.inspect.replaying.recorded import record, write
+from unit.replay.recorded import record, write
 from unit.tuning.plant import Fleet
 
 CRD = yaml.safe_load((REPOSITORY / "crds/fathom.dev_speculativedeployments.yaml").read_text())

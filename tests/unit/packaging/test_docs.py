@@ -21,18 +21,16 @@ from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
 from fathom.api.crd import custom_resource_definition
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.cluster.kinds import LEADER_WORKER_SET
-from fathom.core.cluster.optional_kinds import skipped
-from fathom.core.cluster.served import ServedApis
-from fathom.core.plugin import PluginBundle
-from fathom.core.revision import revision_of
-from fathom.manifests.children.pod_disruption_budget import pod_disruption_budget
-from fathom.manifests.pod.pod_template import pod_template
+from fathom.cluster.kinds import LEADER_WORKER_SET, ServedApis, skipped
+from fathom.engine.plugin import PluginBundle
+from fathom.manifests.pod_template import pod_template
+from fathom.manifests.services import pod_disruption_budget
 from fathom.resource import Metadata, SpeculativeDeployment, parse
+from fathom.rollout.revision import revision_of
 from fathom.validation.candidate import Cluster, candidate_of
 from fathom.validation.chain import errors_of
 from fathom.validation.pod_template_errors import READ_IN_ENGINE_ENV
-from fathom_local.tools import alarm_reference, api_reference
+from generators import alarm_reference, api_reference
 from manifest_samples import resource
 from support.validated import errors, warnings
 from support.waiting import GUARD_S
@@ -113,7 +111,11 @@ def test_every_file_that_a_page_names_is_there() -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    sources = ["fathom_vllm/exposition.py", "fathom/runtime/telemetry.py", "fathom_fetch/shown.py"]
+    sources = [
+        "fathom_vllm/exposition.py",
+        "fathom/runtime/telemetry.py",
+        "fathom_fetch/metrics.py",
+    ]
     text = "".join((REPOSITORY / "operator" / source).read_text() for source in sources)
     exported = {name.removesuffix("_total") for name in re.findall(r'"(fathom_[a-z_]+)"', text)}
     explained = {name.removesuffix("_total") for name in first_column("metrics.md")}
@@ -122,9 +124,7 @@ def test_every_metric_is_explained() -> None:
 
 def test_every_reason_to_give_up_a_canary_stands_beside_what_is_measured() -> None:
     rollout = REPOSITORY / "operator" / "fathom" / "rollout"
-    sources = "".join(
-        (rollout / f"{each}.py").read_text() for each in ("verdict", "canary_trouble")
-    )
+    sources = "".join((rollout / f"{each}.py").read_text() for each in ("verdict", "canary"))
     given = set(re.findall(r"\bReason\.(\w+)", sources)) - {"CANARY_AS_GOOD", "CANARY_BAKING"}
     named = set(re.findall(r"`(\w+)`", (DOCS / "rollouts.md").read_text()))
     missing = {Reason[each].value for each in given} - named

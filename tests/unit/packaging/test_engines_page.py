@@ -7,7 +7,7 @@ from packaging.version import Version
 
 from fathom.engine import capability_table
 from fathom.engine.capability_table import LIVE_DEPTH, LIVE_DEPTH_ADAPTIVE, TABLE, Capability
-from fathom_local.engine.releases import NEWEST_KNOWN
+from local_cluster.engine.releases import NEWEST_KNOWN
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "engines.md").read_text()
@@ -67,7 +67,7 @@ def test_live_depth_ends_behind_the_newest_release_that_was_looked_at(
     assert capability.in_version(newest)
     assert not capability.in_version(Version(f"{newest.major}.{newest.minor + 1}.0")), (
         f"once {newest.major}.{newest.minor + 1} was looked at, raise NEWEST_KNOWN in "
-        "operator/fathom_local/engine/releases.py"
+        "tools/local_cluster/engine/releases.py"
     )
 
 

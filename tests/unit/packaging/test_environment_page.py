@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from fathom.manifests.pod.engine_env import engine_env
+from fathom.manifests.engine_env import engine_env
 from manifest_samples import resource
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "environment.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from cel_expr_python import cel
 
 from fathom.api import names
 from fathom.resource import SpeculativeDeployment, parse
-from fathom_local.tools.helm import Helm, Release
+from local_cluster.helm import Helm, Release
 
 GITOPS = Path(__file__).parents[3] / "examples" / "gitops"
 HEALTH = GITOPS / "argocd/resource_customizations" / names.GROUP / names.KIND

@@ -14,7 +14,7 @@ from packaging.version import Version
 from typer.core import TyperGroup
 
 from fathom import __version__
-from fathom.cli import app
+from fathom.cli.main import app
 from support.waiting import GUARD_S
 
 FILLED_IN = {

@@ -10,12 +10,12 @@ import yaml
 from kubernetes.aio.client import models
 from pydantic.alias_generators import to_camel
 
-from fathom.api.familiar import FAMILIAR, OF_CONTAINERS, OF_PODS, Familiar, plain
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.plugin import PluginBundle
+from fathom.api.suggestions import FAMILIAR, OF_CONTAINERS, OF_PODS, Familiar, plain
 from fathom.engine.arguments import EngineArguments
 from fathom.engine.flags import FLAGS
-from fathom.manifests.pod.pod_template import pod_template
+from fathom.engine.plugin import PluginBundle
+from fathom.manifests.pod_template import pod_template
 from fathom.resource import SpeculativeDeployment, parse
 from fathom.validation.argument_checks import owned_flag_problems
 from support.validated import errors

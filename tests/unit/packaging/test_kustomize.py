@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fathom_local.tools import kustomize_base
+from generators import kustomize_base
 from support.waiting import GUARD_S
 
 Objects = dict[tuple[str, str], Any]

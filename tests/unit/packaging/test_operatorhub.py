@@ -20,7 +20,7 @@ from packaging.version import Version
 from fathom.api import names
 from fathom.api.crd import custom_resource_definition
 from fathom.resource import SpeculativeDeployment, parse
-from fathom_local.tools import operatorhub
+from generators import operatorhub
 from support.validated import errors
 
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from fathom.core.plugin import PluginBundle
-from fathom.manifests.pod.pod_template import pod_template
+from fathom.engine.plugin import PluginBundle
+from fathom.manifests.pod_template import pod_template
 from fathom.resource import SpeculativeDeployment, parse
 from support.pod_security import below_baseline, below_restricted
 from support.validated import errors

@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from fathom_local.tools import dist
+from maintenance import dist
 from support.dockerfiles import arguments
 from support.waiting import GUARD_S
 

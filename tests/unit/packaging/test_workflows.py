@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from fathom_local.control_plane.release import VERSION as DOWNLOADED_KUBERNETES
+from local_cluster.control_plane.release import VERSION as DOWNLOADED_KUBERNETES
 from support.waiting import GUARD_S
 
 WORKFLOWS = ("ci.yaml", "release.yaml")
 PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 ATTESTS = {"id-token": "write", "attestations": "write"}
 OWNS_CHECKOUT = 'git config --global --add safe.directory "$GITHUB_WORKSPACE"'
-ENGINE, OLDEST_ENGINE = "fathom local engine", "fathom_local.engine.environment"
+ENGINE, OLDEST_ENGINE = "fathom local engine", "local_cluster.engine.environment"
 CLUSTER, BROWSER = "fathom local build", "prerequisites.sh browser"
 SET_UP: dict[str, set[str]] = {
     "light": set(),
@@ -137,8 +137,8 @@ def test_each_tier_has_a_job_that_runs_what_a_user_would_type(folder: Path, root
     for tier, job in tier_jobs(folder).items():
         for arguments in make_calls(job):
             steps = planned(root, *arguments)
-            assert [step for step in steps if "tools.tier " in step] == steps[-1:]
-            assert f"tools.tier {tier} " in steps[-1]
+            assert [step for step in steps if "maintenance.tier " in step] == steps[-1:]
+            assert f"maintenance.tier {tier} " in steps[-1]
 
 
 @pytest.mark.parametrize("tier", SET_UP)
@@ -157,7 +157,7 @@ def test_together_the_jobs_run_all_that_make_test_runs(folder: Path, root: Path)
         for step in planned(root, *arguments)
     }
     wanted = planned(root, "test")
-    assert any("tools.tier" in step for step in wanted)
+    assert any("maintenance.tier" in step for step in wanted)
     assert [step for step in wanted if step not in done] == []
 
 

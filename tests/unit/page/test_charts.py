@@ -1,7 +1,6 @@
 from math import nan
 
-from fathom.page.charts import MOST_LINES, charts_of
-from fathom.page.history import HistoryPoint
+from fathom.page.history import MOST_LINES, HistoryPoint, charts_of
 
 
 def point(at_s: float, depths: list[int], speed: float = 800.0) -> HistoryPoint:

@@ -14,7 +14,6 @@ from fathom.api.status import (
     SpeculativeDeploymentStatus,
     TuningStatus,
 )
-from fathom.core.times import rfc3339
 from fathom.page.history import (
     KEPT_S,
     LONGEST_MESSAGE,
@@ -24,6 +23,7 @@ from fathom.page.history import (
     MomentKind,
     moments_of,
 )
+from fathom.times import rfc3339
 from support.page_subjects import condition
 from unit.tuning.plant import START_S
 

@@ -2,9 +2,9 @@
 
 from fathom.api.conditions import AlarmKind, ConditionType
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.core.cluster.kinds import ObjectKey
-from fathom.page.overview import MOST_ROWS, overview_of
+from fathom.cluster.kinds import ObjectKey
 from fathom.page.rendering import overview_page
+from fathom.page.subject import MOST_ROWS, overview_of
 from support.page_subjects import condition, lived, troubled
 from support.work import work_of
 from unit.tuning.plant import START_S

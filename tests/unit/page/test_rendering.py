@@ -9,10 +9,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.depth_bench import AcceptanceLength, BenchRow, DepthBench
+from fathom.cluster.kinds import ObjectKey
+from fathom.measurement.bench_result import AcceptanceLength, BenchRow, DepthBench
 from fathom.page.history import MOST_POINTS
-from fathom.page.overview import overview_of
 from fathom.page.rendering import (
     message_page,
     overview_looks,
@@ -22,6 +21,7 @@ from fathom.page.rendering import (
     resource_page,
 )
 from fathom.page.resource_view import resource_view
+from fathom.page.subject import overview_of
 from support.page_subjects import HOSTILE, hostile, lived, troubled
 
 SUBJECT, NOW_S = lived()

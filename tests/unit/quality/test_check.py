@@ -7,10 +7,23 @@ import pytest
 
 from fathom.api.status import QualityResult
 from fathom.engine.depth import DepthDocument, DepthRange, flat
-from fathom.quality.check import ASK_DEADLINE_S, HOLD_DEADLINE_S, QualityCheck, begun
-from fathom.quality.completion import Completion, CompletionRequest, Unanswered
-from fathom.quality.prompts import MOST_TOKENS, PROMPTS
-from fathom.quality.replicas import Chosen, QualityFleet, Replica, chosen
+from fathom.quality.check import (
+    ASK_DEADLINE_S,
+    HOLD_DEADLINE_S,
+    MOST_TOKENS,
+    PROMPTS,
+    QualityCheck,
+    begun,
+)
+from fathom.quality.comparison import (
+    Chosen,
+    Completion,
+    CompletionRequest,
+    QualityFleet,
+    Replica,
+    Unanswered,
+    chosen,
+)
 
 START_S = 1_800_000_000.0
 SCHEDULE = (DepthRange(1, 4, 5), DepthRange(5, 16, 2))

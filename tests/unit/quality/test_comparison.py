@@ -5,6 +5,7 @@ import pytest
 from fathom.quality.comparison import (
     LIKELIEST,
     TIE_NATS,
+    Completion,
     Difference,
     continuations,
     differences,
@@ -12,7 +13,6 @@ from fathom.quality.comparison import (
     gap_request,
     tokens_compared,
 )
-from fathom.quality.completion import Completion
 
 
 def said(*token_ids: int, text: str = "") -> Completion:

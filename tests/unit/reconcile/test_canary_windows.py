@@ -1,7 +1,7 @@
 """Windows of the same minute for both sides."""
 
-from fathom.core.measurement import EngineCounts, PodCounters
-from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
+from fathom.measurement.counters import EngineCounts, PodCounters
+from fathom.rollout.evidence import CanaryWindows, window_length_s
 from fathom.rollout.input import CanaryWindow
 
 

@@ -10,9 +10,8 @@ from typing import Any
 from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.api.status import Compared
-from fathom.core.models.config import ModelConfig
-from fathom.core.models.facts import ModelFacts, ModelRef, Weights
-from fathom.fetch.standing import Fetched
+from fathom.fetch.state import Fetched
+from fathom.model_facts import ModelConfig, ModelFacts, ModelRef, Weights
 from fathom.quality.check import QualityCheck
 from fathom.reconcile.checkpoint import Checkpoint, SeenGeneration
 from fathom.rollout.comparison import ArmComparison

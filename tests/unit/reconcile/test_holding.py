@@ -9,10 +9,10 @@ import pytest
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
-from fathom.core.cluster.metadata import Meta
-from fathom.core.cluster.observed import ObservedDeployment
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.snapshot import Objects
+from fathom.cluster.manifest import Meta
+from fathom.cluster.observed import ObservedDeployment
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.snapshot import Objects
 from fathom.reconcile.checkpoint import Checkpoint, SeenGeneration
 from fathom.reconcile.holding import acted_upon, at_rest, refused_before, running_revisions
 from unit.rollout.inputs import deployment, pod

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from fathom.api.foreign_json import DEEPEST
+from fathom.api.bounded_json import DEEPEST
 from fathom.api.spec import MAX_REPLICAS
-from fathom.core.cluster.served import ServedApis
-from fathom.core.revision import revision_of
+from fathom.cluster.kinds import ServedApis
 from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.intent import JudgedBy, earlier_spec, good_spec_text, wanted_revision
+from fathom.reconcile.intent import JudgedBy, wanted_revision
+from fathom.reconcile.specs import earlier_spec, good_spec_text
 from fathom.resource import SpeculativeDeployment, parse
+from fathom.rollout.revision import revision_of
 from fathom.validation.candidate import Cluster
 from manifest_samples import manifest, resource
 

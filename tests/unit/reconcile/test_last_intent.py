@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import ConditionStatus, Reason
-from fathom.core.cluster.kinds import LEADER_WORKER_SET
-from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.served import ALL, ServedApis
-from fathom.core.models.facts import Absence, ModelFacts, ModelRef
+from fathom.cluster.kinds import ALL, LEADER_WORKER_SET, ServedApis
+from fathom.cluster.manifest import Manifest
 from fathom.engine.profile import StartedAs
+from fathom.model_facts import Absence, ModelFacts, ModelRef
 from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.intent import JudgedBy, good_spec_text, intent_of
+from fathom.reconcile.intent import JudgedBy, intent_of
 from fathom.reconcile.loop_state import LastIntent
+from fathom.reconcile.specs import good_spec_text
 from fathom.validation.candidate import Cluster
-from fathom.validation.models.verdict import DraftVerdict
+from fathom.validation.model_verdict import DraftVerdict
 from manifest_samples import manifest, resource
 
 MODEL = ModelRef(resource().spec.model.id)

@@ -7,17 +7,13 @@ import pytest
 
 from fathom import __version__
 from fathom.api import names
-from fathom.core.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET
-from fathom.core.cluster.observed import (
-    ObservedDeployment,
-    ObservedLeaderWorkerSet,
-    ObservedWorkload,
-)
-from fathom.core.plugin import PluginBundle
-from fathom.core.revision import rerendered, revision_of
-from fathom.manifests.children.workload import rendering_of, workload
+from fathom.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET
+from fathom.cluster.observed import ObservedDeployment, ObservedLeaderWorkerSet, ObservedWorkload
+from fathom.engine.plugin import PluginBundle
+from fathom.manifests.workloads import rendering_of, workload
 from fathom.reconcile.renderings import Renderings, Running
 from fathom.resource import SpeculativeDeployment
+from fathom.rollout.revision import rerendered, revision_of
 from manifest_samples import resource
 
 BUNDLE = PluginBundle({}, "aaaaaaaaaa")

@@ -7,8 +7,8 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.intent import good_spec_text
-from fathom.reconcile.rollout_announcement import rollout_announcement
+from fathom.reconcile.next_revision import rollout_announcement
+from fathom.reconcile.specs import good_spec_text
 from fathom.rollout.rollout import Rollout, Stage
 from manifest_samples import manifest, resource
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus
-from fathom.reconcile.said import (
+from fathom.reconcile.last_status import (
     COMING_AND_GOING_S,
     HOUR_S,
     NEWS_AN_HOUR,

@@ -8,18 +8,18 @@ import pytest
 
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.core.cluster.observed_pods import ObservedPod, PodSpec
-from fathom.core.measurement import EngineCounts, PodCounters
+from fathom.cluster.observed_pods import ObservedPod, PodSpec
 from fathom.engine.depth import summary
-from fathom.engine.engine_args import engine_args
+from fathom.engine.flags import engine_args
 from fathom.engine.report import EngineReport
+from fathom.measurement.counters import EngineCounts, PodCounters
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState, following_of
 from fathom.reconcile.tuning_input import settings_of, tuned_pods, tuning_snapshot
 from fathom.reconcile.tuning_report import _interval
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.rollout import Rollout, Stage
-from fathom.tuning.situation import pins
+from fathom.tuning.context import pins
 from fathom.tuning.state import TuningState
 from manifest_samples import resource, started_with
 from unit.rollout.inputs import NOW_S, pod

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from fathom.api import names
-from fathom.core.cluster.observed import ObservedDeployment, ObservedLeaderWorkerSet
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.times import rfc3339
+from fathom.cluster.observed import ObservedDeployment, ObservedLeaderWorkerSet
+from fathom.cluster.observed_pods import ObservedPod
 from fathom.rollout.input import RolloutInput, RolloutSettings
+from fathom.times import rfc3339
 
 NOW_S = 1_800_000_000.0
 SETTINGS = RolloutSettings(

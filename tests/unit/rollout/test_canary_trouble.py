@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.cluster.observed_pods import ContainerState, ObservedPod, Terminated
-from fathom.core.measurement import EngineCounts, PodCounters
+from fathom.cluster.observed_pods import ContainerState, ObservedPod, Terminated
 from fathom.engine.depth import DepthDocument, flat
-from fathom.rollout.canary_trouble import Failure, failure_of
-from fathom.rollout.canary_watch import seen_obeying
+from fathom.measurement.counters import EngineCounts, PodCounters
+from fathom.rollout.canary import Failure, failure_of, seen_obeying
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from unit.rollout.inputs import NOW_S, PATIENCE_S, deployment, given, group, pod

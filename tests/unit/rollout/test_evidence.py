@@ -5,7 +5,8 @@ from math import exp, inf, log
 
 import pytest
 
-from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
+from fathom.measurement.deltas import PodDelta
 from fathom.rollout.evidence import (
     BATCH_COST,
     CanaryContrast,

@@ -4,8 +4,8 @@ from typing import Any
 
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.core.cluster.observed import ObservedLeaderWorkerSet
-from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.cluster.observed import ObservedLeaderWorkerSet
+from fathom.cluster.observed_pods import ObservedPod
 from fathom.rollout.input import RolloutInput, RolloutSettings
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import next_step

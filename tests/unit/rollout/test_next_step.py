@@ -9,12 +9,14 @@ from fathom.api import names
 from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.api.status import Compared
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.measurement import EngineCounts, PodDelta
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.measurement.counters import EngineCounts
+from fathom.measurement.deltas import PodDelta
+from fathom.rollout.canary_step import RolloutStep
 from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
-from fathom.rollout.steps import RolloutStep, next_step
+from fathom.rollout.steps import next_step
 from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, deployment, given, group, pod
 
 SETTLING = Rollout("new", "old", Stage.SETTLING, NOW_S, Reason.SETTLING)

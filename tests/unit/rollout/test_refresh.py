@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.cluster.observed_pods import ObservedPod
 from fathom.rollout.refresh import (
     MOST_A_DAY,
     SETTLE_S,

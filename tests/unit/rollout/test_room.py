@@ -5,11 +5,12 @@ from typing import Any
 
 from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
-from fathom.core.cluster.place import Unplaced
-from fathom.core.cluster.pod_trouble import Trouble
+from fathom.cluster.missing_pods import Unplaced
+from fathom.cluster.pod_failures import Trouble
+from fathom.rollout.canary_step import RolloutStep
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import Rollout, Stage
-from fathom.rollout.steps import RolloutStep, next_step
+from fathom.rollout.steps import next_step
 from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, deployment, given, pod
 
 CAPACITY_S = 600.0

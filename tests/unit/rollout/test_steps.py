@@ -24,9 +24,9 @@ async def test_after_a_revert_the_vetoed_revision_is_not_told_to_be_complete(sta
     await cluster.settle()
     cluster.edit({"engine.image": NEW})
     await cluster.run(7200, until=lambda: cluster.stage == stage and cluster.ready() == {"A": 3})
-    stable = cluster.bench.status["rollout"]["stable"]
+    stable = cluster.harness.status["rollout"]["stable"]
     cluster.edit({"engine.image": OLD})
     await cluster.run(3600, until=lambda: cluster.stage == "None" and cluster.ready() == {"A": 3})
-    rollout = cluster.bench.status["rollout"]
+    rollout = cluster.harness.status["rollout"]
     told = rollout["revision"], rollout["stage"], rollout["reason"]
     assert told == (stable, "Complete", "Reverted")

@@ -7,7 +7,7 @@ from math import inf, log
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.measurement import Histogram
+from fathom.measurement.counters import Histogram
 from fathom.rollout.evidence import BakeTotals, CanaryContrast, CanaryEvidence, slow_share
 from fathom.rollout.verdict import Answer, Verdict, verdict_alone, verdict_on
 

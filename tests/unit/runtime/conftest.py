@@ -3,13 +3,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fathom.runtime.loops import Loops
-from support.bench import AT_ONCE, Bench, bench, quiet_logs
+from support.loop_harness import AT_ONCE, LoopHarness, harness, quiet_logs
 
-__all__ = ["bench", "quiet_logs"]
+__all__ = ["harness", "quiet_logs"]
 
 
 @pytest.fixture
-async def loops(bench: Bench) -> AsyncIterator[Loops]:
-    loops = Loops(bench.world, AT_ONCE, steady_s=bench.clock.steady_s)
+async def loops(harness: LoopHarness) -> AsyncIterator[Loops]:
+    loops = Loops(harness.world, AT_ONCE, steady_s=harness.clock.steady_s)
     yield loops
     await loops.stop()

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cluster.kinds import CONFIG_MAP, POD, SERVICE, ObjectKey
+from fathom.cluster.kinds import CONFIG_MAP, POD, SERVICE, ObjectKey
 from fathom.runtime.child_cache import SILENT_S, ChildCache, Feed
-from support.bench import ManualClock
+from support.loop_harness import ManualClock
 
 KIMI = ObjectKey("llm", "kimi")
 

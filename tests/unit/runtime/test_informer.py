@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import KubeError, WatchEvent
-from fathom.core.cluster.kinds import POD, POD_MONITOR, SERVICE, Kind, ObjectKey
-from fathom.core.cluster.served import ServedApis
+from fathom.cluster.kinds import POD, POD_MONITOR, SERVICE, Kind, ObjectKey, ServedApis
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.informer import Pace, informed
-from support.bench import ManualClock
 from support.fake_kube import FakeKube
+from support.loop_harness import ManualClock
 from support.waiting import until
 
 KIMI = ObjectKey("llm", "kimi")

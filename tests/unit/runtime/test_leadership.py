@@ -12,10 +12,10 @@ import structlog
 from kubernetes.aio.client import ApiClient, Configuration
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import CONFIG_MAP
-from fathom.core.cluster.manifest import Seen
-from fathom.runtime.leading.fenced_kube import FencedKube
-from fathom.runtime.leading.leadership import (
+from fathom.cluster.kinds import CONFIG_MAP
+from fathom.cluster.manifest import Seen
+from fathom.runtime.fenced_kube import FencedKube
+from fathom.runtime.leadership import (
     RENEW_DEADLINE_S,
     LeadershipLostError,
     Tenure,
@@ -23,9 +23,8 @@ from fathom.runtime.leading.leadership import (
     lead_from_a_thread,
     work_while_held,
 )
-from fathom.runtime.leading.loop_beside import loop_beside
-from fathom.runtime.leading.pulse import LIFELESS_AFTER_S, Pulse
-from fathom.runtime.process.main import exit_code
+from fathom.runtime.lease_thread import LIFELESS_AFTER_S, Pulse, loop_beside
+from fathom.runtime.main import exit_code
 from support.api_server import ApiServer, served
 from support.fake_kube import FakeKube
 from support.leaping_time import in_leaping_time

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from fathom.runtime.leading.loop_beside import loop_beside
+from fathom.runtime.lease_thread import loop_beside
 from support.waiting import GUARD_S, until
 
 

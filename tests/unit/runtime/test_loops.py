@@ -10,48 +10,48 @@ from weakref import ReferenceType, ref
 
 import pytest
 
+from fathom import times
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.core import spread
-from fathom.core.cluster.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
-from fathom.core.cluster.manifest import Manifest
-from fathom.runtime.loop import RESYNC_S, SHORTEST_SLEEP_S, Pace
-from fathom.runtime.loops import STUCK_AFTER_S, Loops, pass_after_pass
-from fathom.runtime.turns import PASSES_AT_ONCE, Turns
-from support.bench import AT_ONCE, KEY, Bench, holding
+from fathom.cluster.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.cluster.manifest import Manifest
+from fathom.runtime.loop import RESYNC_S
+from fathom.runtime.loops import PASSES_AT_ONCE, STUCK_AFTER_S, Loops, Turns, pass_after_pass
+from fathom.runtime.ports import SHORTEST_SLEEP_S, Pace
 from support.leaping_time import in_leaping_time
+from support.loop_harness import AT_ONCE, KEY, LoopHarness, holding
 from support.waiting import turns, until
 
 OTHER = ObjectKey("llm", "other")
 
 
-async def test_a_poke_is_a_pass(bench: Bench, loops: Loops) -> None:
+async def test_a_poke_is_a_pass(harness: LoopHarness, loops: Loops) -> None:
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked, "a pass")
-    bench.kube.remove(SERVICE, "llm", "kimi")
+    await until(lambda: harness.metrics.asked, "a pass")
+    harness.kube.remove(SERVICE, "llm", "kimi")
     loops.wake(KEY)
-    await until(lambda: bench.kube.names(SERVICE) == ["kimi"], "the Service to be made anew")
+    await until(lambda: harness.kube.names(SERVICE) == ["kimi"], "the Service to be made anew")
 
 
 async def test_a_loop_ends_with_its_resource_and_starts_with_the_next(
-    bench: Bench, loops: Loops
+    harness: LoopHarness, loops: Loops
 ) -> None:
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked, "a pass")
-    resource = bench.resource
-    bench.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+    await until(lambda: harness.metrics.asked, "a pass")
+    resource = harness.resource
+    harness.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
     loops.seen(KEY)
     await until(lambda: len(loops) == 0, "all loops to end")
-    bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
+    harness.kube.put(SPECULATIVE_DEPLOYMENT, resource)
     loops.seen(KEY)
     assert len(loops) == 1
 
 
 async def test_a_resource_made_anew_during_the_last_look_gets_its_loop(
-    bench: Bench, loops: Loops
+    harness: LoopHarness, loops: Loops
 ) -> None:
     """The look finds it gone; before the loop has ended, it is there again, and that is told."""
-    resource, read = bench.resource, bench.kube.get
+    resource, read = harness.resource, harness.kube.get
     looked = 0
 
     async def made_anew_meanwhile(kind: Kind, namespace: str, name: str) -> Manifest | None:
@@ -59,32 +59,32 @@ async def test_a_resource_made_anew_during_the_last_look_gets_its_loop(
         found = await read(kind, namespace, name)
         looked += 1
         if looked == 1:
-            bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
+            harness.kube.put(SPECULATIVE_DEPLOYMENT, resource)
             loops.seen(KEY)
         return found
 
-    bench.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
-    bench.metrics.asked = []
-    bench.kube.get = made_anew_meanwhile  # type: ignore[method-assign]
+    harness.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+    harness.metrics.asked = []
+    harness.kube.get = made_anew_meanwhile  # type: ignore[method-assign]
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked, "a pass")
+    await until(lambda: harness.metrics.asked, "a pass")
     assert len(loops) == 1
 
 
 async def test_a_resource_made_anew_while_its_loop_ends_gets_another(
-    bench: Bench, loops: Loops
+    harness: LoopHarness, loops: Loops
 ) -> None:
     """At each moment of the end, from the last look to the loop's removal from the registry."""
-    resource = bench.resource
+    resource = harness.resource
     for moment in range(12):
-        bench.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+        harness.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
         loops.seen(KEY)
         for _ in range(moment):
             await asyncio.sleep(0)
-        bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
-        bench.metrics.asked = []
+        harness.kube.put(SPECULATIVE_DEPLOYMENT, resource)
+        harness.metrics.asked = []
         loops.seen(KEY)
-        await until(lambda: bench.metrics.asked, "a pass")
+        await until(lambda: harness.metrics.asked, "a pass")
     assert len(loops) == 1
 
 
@@ -95,11 +95,11 @@ async def test_an_event_about_what_is_gone_costs_one_look(loops: Loops) -> None:
 
 @pytest.mark.parametrize(("heard", "left"), [("deleted", 0), ("", 1), ("deleted, made", 1)])
 async def test_what_was_deleted_and_may_not_be_read_any_more_is_gone(
-    heard: str, left: int, bench: Bench, loops: Loops
+    heard: str, left: int, harness: LoopHarness, loops: Loops
 ) -> None:
     """As where the operator's Role goes with the namespace; a 403 alone may pass by itself."""
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked, "a pass")
+    await until(lambda: harness.metrics.asked, "a pass")
     asked = 0
 
     def forbidden(verb: str, kind: Kind) -> KubeError | None:
@@ -109,7 +109,7 @@ async def test_what_was_deleted_and_may_not_be_read_any_more_is_gone(
         asked += 1
         return KubeError(403, "speculativedeployments is forbidden")
 
-    bench.kube.fail = forbidden
+    harness.kube.fail = forbidden
     if "deleted" in heard:
         loops.deleted(KEY)
     if "made" in heard:
@@ -130,52 +130,56 @@ async def test_nobody_is_poked_for_a_stranger(loops: Loops) -> None:
     assert len(loops) == 0
 
 
-async def test_a_loop_that_hangs_is_overdue(bench: Bench, loops: Loops) -> None:
+async def test_a_loop_that_hangs_is_overdue(harness: LoopHarness, loops: Loops) -> None:
     never: Awaitable[None] = asyncio.get_running_loop().create_future()
 
     async def hang(*_: object) -> None:
         await never
 
-    bench.kube.get = hang  # type: ignore[method-assign,assignment]
+    harness.kube.get = hang  # type: ignore[method-assign,assignment]
     loops.seen(KEY)
     await asyncio.sleep(0)
     assert loops.overdue() == ()
-    bench.clock.at_s += STUCK_AFTER_S + 1
+    harness.clock.at_s += STUCK_AFTER_S + 1
     assert loops.overdue() == (KEY,)
 
 
-async def test_a_clock_that_is_set_makes_no_loop_overdue(bench: Bench, loops: Loops) -> None:
+async def test_a_clock_that_is_set_makes_no_loop_overdue(
+    harness: LoopHarness, loops: Loops
+) -> None:
     """Loops sleep by a clock that nobody sets, and a liveness probe that fails ends them all."""
     labels = {"namespace": KEY.namespace, "name": KEY.name}
-    registry = bench.world.telemetry.registry
+    registry = harness.world.telemetry.registry
     loops.seen(KEY)
     for set_forward_s in (2 * STUCK_AFTER_S, 0.0, -2 * STUCK_AFTER_S):
-        await until(lambda: bench.metrics.asked, "a pass")
-        bench.clock.set_forward_s = set_forward_s
+        await until(lambda: harness.metrics.asked, "a pass")
+        harness.clock.set_forward_s = set_forward_s
         assert loops.overdue() == ()
         assert registry.get_sample_value("fathom_pass_overdue_seconds", labels) == 0
-        bench.metrics.asked = []
+        harness.metrics.asked = []
         loops.wake(KEY)
 
 
 async def test_a_clock_that_is_set_back_hides_no_loop_that_hangs(
-    bench: Bench, loops: Loops
+    harness: LoopHarness, loops: Loops
 ) -> None:
     loops.seen(KEY)
-    bench.clock.at_s += STUCK_AFTER_S + 1
-    bench.clock.set_forward_s = -2 * STUCK_AFTER_S
+    harness.clock.at_s += STUCK_AFTER_S + 1
+    harness.clock.set_forward_s = -2 * STUCK_AFTER_S
     assert loops.overdue() == (KEY,)
 
 
-async def test_stopping_changes_nothing(bench: Bench, loops: Loops) -> None:
+async def test_stopping_changes_nothing(harness: LoopHarness, loops: Loops) -> None:
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked, "a pass")
+    await until(lambda: harness.metrics.asked, "a pass")
     await loops.stop()
-    assert bench.kube.writes == []
+    assert harness.kube.writes == []
     assert len(loops) == 0
 
 
-async def test_a_loop_does_not_hold_what_it_was_started_in(bench: Bench, loops: Loops) -> None:
+async def test_a_loop_does_not_hold_what_it_was_started_in(
+    harness: LoopHarness, loops: Loops
+) -> None:
     """Kopf's handlers run in a context that holds the event, with all of the resource."""
 
     class Event: ...
@@ -189,15 +193,15 @@ async def test_a_loop_does_not_hold_what_it_was_started_in(bench: Bench, loops: 
         return ref(event)
 
     event = Context().run(handle)
-    await until(lambda: bench.metrics.asked, "a pass")
+    await until(lambda: harness.metrics.asked, "a pass")
     gc.collect()
     assert event() is None
     assert len(loops) == 1
 
 
-async def test_once_closed_no_loop_acts_nor_begins(bench: Bench, loops: Loops) -> None:
+async def test_once_closed_no_loop_acts_nor_begins(harness: LoopHarness, loops: Loops) -> None:
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked, "a pass")
+    await until(lambda: harness.metrics.asked, "a pass")
     loops.close()
     await until(lambda: len(loops) == 0, "all loops to end")
     loops.seen(KEY)
@@ -205,10 +209,10 @@ async def test_once_closed_no_loop_acts_nor_begins(bench: Bench, loops: Loops) -
     assert len(loops) == 0
 
 
-async def test_loops_that_begin_together_take_turns(bench: Bench, loops: Loops) -> None:
+async def test_loops_that_begin_together_take_turns(harness: LoopHarness, loops: Loops) -> None:
     """Else all their later passes come together, too, and an edit waits behind a thousand."""
     looking, most = 0, 0
-    read = bench.kube.get
+    read = harness.kube.get
 
     async def slow(kind: Kind, namespace: str, name: str) -> Manifest | None:
         nonlocal looking, most
@@ -218,7 +222,7 @@ async def test_loops_that_begin_together_take_turns(bench: Bench, loops: Loops) 
         looking -= 1
         return await read(kind, namespace, name)
 
-    bench.kube.get = slow  # type: ignore[method-assign]
+    harness.kube.get = slow  # type: ignore[method-assign]
     for number in range(3 * PASSES_AT_ONCE):
         loops.seen(ObjectKey("llm", f"resource-{number}"))
     await until(lambda: len(loops) == 0, "all loops to end")
@@ -228,9 +232,9 @@ async def test_loops_that_begin_together_take_turns(bench: Bench, loops: Loops) 
 class OneTurn:
     """A loop that has to wait for the only turn, and what it does then."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, harness: LoopHarness) -> None:
         self.turns = Turns(at_once=1)
-        self.loop = bench.loop
+        self.loop = harness.loop
         self.slept: list[float] = []
         self.again = asyncio.Event()
 
@@ -260,52 +264,54 @@ class OneTurn:
             await hold.wait()
 
 
-async def test_who_had_to_wait_at_rest_does_not_come_with_all_others_again(bench: Bench) -> None:
-    bench.decide = lambda snapshot: replace(holding(snapshot), wake_after_s=float("inf"))
-    line = OneTurn(bench)
+async def test_who_had_to_wait_at_rest_does_not_come_with_all_others_again(
+    harness: LoopHarness,
+) -> None:
+    harness.decide = lambda snapshot: replace(holding(snapshot), wake_after_s=float("inf"))
+    line = OneTurn(harness)
     assert await line.until_it_sleeps(crowded=False) == RESYNC_S
-    assert await line.until_it_sleeps(crowded=True) == spread.spread(RESYNC_S, str(KEY)) < RESYNC_S
+    assert await line.until_it_sleeps(crowded=True) == times.spread(RESYNC_S, str(KEY)) < RESYNC_S
 
 
-async def test_who_looks_often_looks_less_often_while_others_wait(bench: Bench) -> None:
-    bench.decide = lambda snapshot: replace(holding(snapshot), wake_after_s=3.0)
-    line = OneTurn(bench)
+async def test_who_looks_often_looks_less_often_while_others_wait(harness: LoopHarness) -> None:
+    harness.decide = lambda snapshot: replace(holding(snapshot), wake_after_s=3.0)
+    line = OneTurn(harness)
     assert await line.until_it_sleeps(crowded=False) == 3.0
     assert 3.0 < await line.until_it_sleeps(crowded=True) < 4.0
 
 
 async def test_an_edit_is_urgent_and_what_was_written_of_it_is_not(
-    bench: Bench, loops: Loops
+    harness: LoopHarness, loops: Loops
 ) -> None:
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked, "a pass")
-    loop = bench.loop
+    await until(lambda: harness.metrics.asked, "a pass")
+    loop = harness.loop
     await loop.tick()
-    generation = bench.resource["metadata"]["generation"]
+    generation = harness.resource["metadata"]["generation"]
     assert not loop.told(generation, {}, "1")
     assert loop.told(generation + 1, {}, "1")
-    bench.edit({"replicas": 3})
+    harness.edit({"replicas": 3})
     await loop.tick()
     assert not loop.edited
 
 
 @in_leaping_time
 async def test_who_edits_all_the_time_is_answered_once_a_second() -> None:
-    bench, looks_s, clock = Bench(), list[float](), asyncio.get_running_loop()
-    read = bench.kube.get
+    harness, looks_s, clock = LoopHarness(), list[float](), asyncio.get_running_loop()
+    read = harness.kube.get
 
     async def counted(kind: Kind, namespace: str, name: str) -> Manifest | None:
         looks_s.append(clock.time())
         return await read(kind, namespace, name)
 
-    bench.kube.get = counted  # type: ignore[method-assign]
-    loops = Loops(bench.world)
+    harness.kube.get = counted  # type: ignore[method-assign]
+    loops = Loops(harness.world)
     loops.seen(KEY)
     await asyncio.sleep(2 * RESYNC_S)
     began_s, before = clock.time(), len(looks_s)
     for index in range(200):
-        bench.edit({"speculation.tokens": (1, 3)[index % 2]})
-        metadata = bench.resource["metadata"]
+        harness.edit({"speculation.tokens": (1, 3)[index % 2]})
+        metadata = harness.resource["metadata"]
         loops.changed(KEY, metadata["generation"], {}, metadata["resourceVersion"])
         await asyncio.sleep(0.1)
     took_s = clock.time() - began_s
@@ -317,28 +323,28 @@ async def test_who_edits_all_the_time_is_answered_once_a_second() -> None:
 
 @pytest.mark.parametrize("annotation", names.ASKING_ANNOTATIONS)
 async def test_what_a_person_asks_by_an_annotation_is_urgent_until_it_was_looked_at(
-    bench: Bench, annotation: str
+    harness: LoopHarness, annotation: str
 ) -> None:
-    loop = bench.loop
+    loop = harness.loop
     await loop.tick()
-    generation = bench.resource["metadata"]["generation"]
+    generation = harness.resource["metadata"]["generation"]
     assert not loop.told(generation, {"argocd.argoproj.io/sync-wave": "2"}, "1")
     assert loop.told(generation, {annotation: "now"}, "1")
-    document = copy.deepcopy(bench.resource)
+    document = copy.deepcopy(harness.resource)
     document["metadata"]["annotations"] = {annotation: "now"}
-    bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
+    harness.kube.put(SPECULATIVE_DEPLOYMENT, document)
     await loop.tick()
     assert not loop.edited
     assert not loop.told(generation, {annotation: "now"}, "1")
     assert loop.told(generation, {}, "1")
 
 
-async def test_an_edit_goes_before_a_thousand_looks(bench: Bench) -> None:
+async def test_an_edit_goes_before_a_thousand_looks(harness: LoopHarness) -> None:
     """Its first write comes before the looks that were due before it."""
-    loops, at_work, go_on = Loops(bench.world, AT_ONCE), 0, asyncio.Event()
+    loops, at_work, go_on = Loops(harness.world, AT_ONCE), 0, asyncio.Event()
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked, "a pass")
-    read, looked = bench.kube.get, list[str]()
+    await until(lambda: harness.metrics.asked, "a pass")
+    read, looked = harness.kube.get, list[str]()
 
     async def slow(kind: Kind, namespace: str, name: str) -> Manifest | None:
         nonlocal at_work
@@ -347,12 +353,12 @@ async def test_an_edit_goes_before_a_thousand_looks(bench: Bench) -> None:
         looked.append(name)
         return await read(kind, namespace, name)
 
-    bench.kube.get = slow  # type: ignore[method-assign]
+    harness.kube.get = slow  # type: ignore[method-assign]
     for number in range(10 * PASSES_AT_ONCE):
         loops.seen(ObjectKey("llm", f"resource-{number}"))
     await until(lambda: at_work == PASSES_AT_ONCE, "all turns to be taken")
-    bench.edit({"replicas": 3})
-    metadata = bench.resource["metadata"]
+    harness.edit({"replicas": 3})
+    metadata = harness.resource["metadata"]
     loops.changed(KEY, metadata["generation"], {}, metadata["resourceVersion"])
     await turns()  # its loop waits in line by now
     go_on.set()

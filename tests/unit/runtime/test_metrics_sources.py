@@ -3,10 +3,10 @@
 from typing import Any
 
 from fathom.adapters.pod_metrics import PodMetrics
-from fathom.adapters.prometheus.metrics import PrometheusMetrics
+from fathom.adapters.prometheus_metrics import PrometheusMetrics
 from fathom.api.spec import MetricsSpec
-from fathom.runtime.metrics_sources import MetricsSources
-from support.bench import ManualClock
+from fathom.runtime.measurement_sources import MetricsSources
+from support.loop_harness import ManualClock
 
 
 def sources() -> MetricsSources:

@@ -7,17 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fathom.core.models.config import ModelConfig
-from fathom.core.models.facts import Absence, ModelFacts, ModelRef
-from fathom.runtime.model_cache import (
-    KNOWN_FOR_S,
-    NOT_YET,
-    RETRY_S,
-    TRIED_FOR_S,
-    UNUSED_S,
-    ModelCache,
-)
-from support.bench import ManualClock
+from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
+from fathom.runtime.caches import KNOWN_FOR_S, NOT_YET, RETRY_S, TRIED_FOR_S, UNUSED_S, ModelCache
+from support.loop_harness import ManualClock
 
 REF = ModelRef("org/model")
 FOUND = ModelFacts(ModelConfig(hidden_size=64))

@@ -10,17 +10,16 @@ import pytest
 from fathom.adapters.ports import PodEndpoint
 from fathom.api import names
 from fathom.api.status import QualityResult, QualityStatus, SpeculativeDeploymentStatus
-from fathom.core.cluster.metadata import Meta
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.served import ServedApis
-from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.measurement import EngineCounts, PodCounters
-from fathom.core.reporting.events import Severity
+from fathom.cluster.events import Severity
+from fathom.cluster.kinds import ServedApis
+from fathom.cluster.manifest import Meta
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.snapshot import Objects, Snapshot
 from fathom.engine.depth import DepthDocument, flat
-from fathom.quality.check import QUALITY_KEY
-from fathom.quality.completion import Completion, CompletionRequest, Unanswered
-from fathom.quality.prompts import PROMPTS
-from fathom.reconcile.quality_step import QualityStep, requested
+from fathom.measurement.counters import EngineCounts, PodCounters
+from fathom.quality.check import PROMPTS, QUALITY_KEY
+from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
+from fathom.reconcile.annotations import QualityStep, requested
 from fathom.runtime.quality_check import QualityChecker
 from manifest_samples import resource, started_with
 from support.waiting import until

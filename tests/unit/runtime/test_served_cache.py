@@ -1,10 +1,9 @@
 """What the cluster serves is asked for rarely, and anew when somebody may have installed more."""
 
-from fathom.core.cluster.kinds import LEADER_WORKER_SET, POD_MONITOR, Kind
-from fathom.core.cluster.served import ServedApis
-from fathom.runtime.served_cache import REFRESH_S, RETRY_S, ServedCache
-from support.bench import ManualClock
+from fathom.cluster.kinds import LEADER_WORKER_SET, POD_MONITOR, Kind, ServedApis
+from fathom.runtime.caches import REFRESH_S, SERVED_RETRY_S, ServedCache
 from support.fake_kube import FakeKube
+from support.loop_harness import ManualClock
 
 
 async def test_what_was_installed_meanwhile_is_seen_ten_minutes_later() -> None:
@@ -48,7 +47,7 @@ async def test_what_the_server_cannot_show_just_now_is_as_it_was() -> None:
     assert not found.has(POD_MONITOR)
 
     kube._served = serving()
-    clock.at_s += RETRY_S - 1
+    clock.at_s += SERVED_RETRY_S - 1
     assert (await cache.get()).has(LEADER_WORKER_SET)
     clock.at_s += 1
     assert not (await cache.get()).has(LEADER_WORKER_SET)
@@ -59,5 +58,5 @@ async def test_what_was_never_shown_is_asked_for_again_soon() -> None:
     cache = ServedCache(kube, clock)
     assert not (await cache.get()).has(LEADER_WORKER_SET)
     kube._served = serving(LEADER_WORKER_SET)
-    clock.at_s += RETRY_S
+    clock.at_s += SERVED_RETRY_S
     assert (await cache.get()).has(LEADER_WORKER_SET)

@@ -8,21 +8,21 @@ import pytest
 import structlog
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.runtime.handlers import SWEEP_S, sweep, tell_what_is_refused
 from fathom.runtime.loops import Loops
-from fathom.runtime.sweep import SWEEP_S, sweep, tell_what_is_refused
-from support.bench import KEY, Bench
+from support.loop_harness import KEY, LoopHarness
 from support.waiting import until
 
 
 class Sweeping:
     """A sweep whose waits end when the test says so."""
 
-    def __init__(self, bench: Bench, loops: Loops, namespaces: Sequence[str]) -> None:
+    def __init__(self, harness: LoopHarness, loops: Loops, namespaces: Sequence[str]) -> None:
         self._due = asyncio.Semaphore(0)
         self._waiting = asyncio.Event()
         self.waits_s: list[float] = []
-        self.task = asyncio.create_task(sweep(bench.kube, namespaces, loops, sleep=self._sleep))
+        self.task = asyncio.create_task(sweep(harness.kube, namespaces, loops, sleep=self._sleep))
 
     async def _sleep(self, seconds: float) -> None:
         self.waits_s.append(seconds)
@@ -39,24 +39,24 @@ class Sweeping:
 
 
 @pytest.fixture
-async def sweeping(bench: Bench, loops: Loops) -> AsyncIterator[Sweeping]:
-    sweeping = Sweeping(bench, loops, ())
+async def sweeping(harness: LoopHarness, loops: Loops) -> AsyncIterator[Sweeping]:
+    sweeping = Sweeping(harness, loops, ())
     yield sweeping
     sweeping.task.cancel()
 
 
-def put_another(bench: Bench, namespace: str) -> ObjectKey:
-    found = copy.deepcopy(bench.resource)
+def put_another(harness: LoopHarness, namespace: str) -> ObjectKey:
+    found = copy.deepcopy(harness.resource)
     found["metadata"] |= {"name": "other", "namespace": namespace, "uid": "other"}
-    bench.kube.put(SPECULATIVE_DEPLOYMENT, found)
+    harness.kube.put(SPECULATIVE_DEPLOYMENT, found)
     return ObjectKey(namespace, "other")
 
 
 async def test_a_resource_that_was_missed_gets_its_loop(
-    bench: Bench, loops: Loops, sweeping: Sweeping
+    harness: LoopHarness, loops: Loops, sweeping: Sweeping
 ) -> None:
     loops.seen(KEY)
-    put_another(bench, "elsewhere")
+    put_another(harness, "elsewhere")
     await sweeping.once()
     assert len(loops) == 2
     await sweeping.once()
@@ -65,23 +65,23 @@ async def test_a_resource_that_was_missed_gets_its_loop(
 
 
 async def test_a_server_that_does_not_answer_is_asked_again(
-    bench: Bench, loops: Loops, sweeping: Sweeping
+    harness: LoopHarness, loops: Loops, sweeping: Sweeping
 ) -> None:
-    bench.kube.fail = lambda _verb, _kind: KubeError(503, "etcd has no leader")
+    harness.kube.fail = lambda _verb, _kind: KubeError(503, "etcd has no leader")
     await sweeping.once()
     assert len(loops) == 0
-    bench.kube.fail = lambda _verb, _kind: None
+    harness.kube.fail = lambda _verb, _kind: None
     await sweeping.once()
     assert len(loops) == 1
 
 
 async def test_one_that_is_strange_hides_no_other(
-    bench: Bench, loops: Loops, sweeping: Sweeping
+    harness: LoopHarness, loops: Loops, sweeping: Sweeping
 ) -> None:
-    other = put_another(bench, "elsewhere")
-    strange = bench.kube.find(SPECULATIVE_DEPLOYMENT, other.name, other.namespace)
+    other = put_another(harness, "elsewhere")
+    strange = harness.kube.find(SPECULATIVE_DEPLOYMENT, other.name, other.namespace)
     strange["metadata"]["creationTimestamp"] = "the day before yesterday"
-    bench.kube.put(SPECULATIVE_DEPLOYMENT, strange)
+    harness.kube.put(SPECULATIVE_DEPLOYMENT, strange)
     await sweeping.once()
     assert len(loops) == 2
 
@@ -91,31 +91,33 @@ def unforeseen(_verb: str, _kind: Kind) -> KubeError | None:
 
 
 async def test_a_sweep_that_fails_in_any_way_is_told_and_not_the_last_one(
-    bench: Bench, loops: Loops, sweeping: Sweeping
+    harness: LoopHarness, loops: Loops, sweeping: Sweeping
 ) -> None:
-    bench.kube.fail = unforeseen
+    harness.kube.fail = unforeseen
     with structlog.testing.capture_logs() as logs:
         await sweeping.once()
     assert [(each["event"], each["log_level"]) for each in logs] == [
         ("resources not listed", "error")
     ]
-    bench.kube.fail = lambda _verb, _kind: None
+    harness.kube.fail = lambda _verb, _kind: None
     await sweeping.once()
     assert len(loops) == 1
 
 
-async def test_whatever_fails_in_one_namespace_the_next_is_asked_for(bench: Bench) -> None:
-    bench.kube.fail = unforeseen
+async def test_whatever_fails_in_one_namespace_the_next_is_asked_for(harness: LoopHarness) -> None:
+    harness.kube.fail = unforeseen
     with structlog.testing.capture_logs() as logs:
-        await tell_what_is_refused(bench.kube, ("llm", "c"))
+        await tell_what_is_refused(harness.kube, ("llm", "c"))
     assert [each["namespace"] for each in logs] == ["llm", "c"]
 
 
-async def test_what_may_not_be_listed_is_told_with_what_to_do(bench: Bench, loops: Loops) -> None:
-    bench.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
+async def test_what_may_not_be_listed_is_told_with_what_to_do(
+    harness: LoopHarness, loops: Loops
+) -> None:
+    harness.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
     with structlog.testing.capture_logs() as at_once:
-        await tell_what_is_refused(bench.kube, ("llm", "c"))
-    sweeping = Sweeping(bench, loops, ("llm", "c"))
+        await tell_what_is_refused(harness.kube, ("llm", "c"))
+    sweeping = Sweeping(harness, loops, ("llm", "c"))
     with structlog.testing.capture_logs() as at_a_sweep:
         await sweeping.once()
     sweeping.task.cancel()
@@ -126,82 +128,86 @@ async def test_what_may_not_be_listed_is_told_with_what_to_do(bench: Bench, loop
         assert "the chart's `namespaces`" in logs[1]["event"]
 
 
-async def test_of_all_namespaces_none_can_be_taken_out(bench: Bench) -> None:
-    bench.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
+async def test_of_all_namespaces_none_can_be_taken_out(harness: LoopHarness) -> None:
+    harness.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
     with structlog.testing.capture_logs() as logs:
-        await tell_what_is_refused(bench.kube, ())
+        await tell_what_is_refused(harness.kube, ())
     assert "any namespace" in logs[0]["event"]
     assert "`namespaces`" not in logs[0]["event"]
 
 
-async def test_a_server_that_does_not_answer_refuses_nothing(bench: Bench) -> None:
-    bench.kube.fail = lambda _verb, _kind: KubeError(0, "no answer")
+async def test_a_server_that_does_not_answer_refuses_nothing(harness: LoopHarness) -> None:
+    harness.kube.fail = lambda _verb, _kind: KubeError(0, "no answer")
     with structlog.testing.capture_logs() as logs:
-        await tell_what_is_refused(bench.kube, ("llm",))
+        await tell_what_is_refused(harness.kube, ("llm",))
     assert logs == []
 
 
-def is_shown(bench: Bench) -> bool:
+def is_shown(harness: LoopHarness) -> bool:
     labels = {"namespace": KEY.namespace, "name": KEY.name}
-    registry = bench.world.telemetry.registry
+    registry = harness.world.telemetry.registry
     overdue_s = registry.get_sample_value("fathom_pass_overdue_seconds", labels)
-    on_page = KEY in bench.world.shown
+    on_page = KEY in harness.world.shown
     assert on_page == (overdue_s is not None)
     return on_page
 
 
-async def lose_its_loop(bench: Bench, loops: Loops) -> None:
+async def lose_its_loop(harness: LoopHarness, loops: Loops) -> None:
     """It is shown, and nobody looks after it any more who could find it gone."""
     loops.seen(KEY)
-    await until(lambda: is_shown(bench), "it to be shown")
+    await until(lambda: is_shown(harness), "it to be shown")
     await loops.stop()
 
 
 async def test_what_went_while_it_had_no_loop_is_forgotten(
-    bench: Bench, loops: Loops, sweeping: Sweeping
+    harness: LoopHarness, loops: Loops, sweeping: Sweeping
 ) -> None:
     """Else it would be overdue for good."""
-    await lose_its_loop(bench, loops)
-    bench.kube.remove(SPECULATIVE_DEPLOYMENT, KEY.namespace, KEY.name)
+    await lose_its_loop(harness, loops)
+    harness.kube.remove(SPECULATIVE_DEPLOYMENT, KEY.namespace, KEY.name)
     await sweeping.once()
-    assert not is_shown(bench)
+    assert not is_shown(harness)
 
 
 async def test_what_is_there_or_has_a_loop_is_not_forgotten(
-    bench: Bench, loops: Loops, sweeping: Sweeping
+    harness: LoopHarness, loops: Loops, sweeping: Sweeping
 ) -> None:
-    await lose_its_loop(bench, loops)
-    bench.metrics.asked = []
+    await lose_its_loop(harness, loops)
+    harness.metrics.asked = []
     await sweeping.once()
     assert len(loops) == 1
-    assert is_shown(bench)
-    await until(lambda: bench.metrics.asked, "a pass")
-    bench.kube.remove(SPECULATIVE_DEPLOYMENT, KEY.namespace, KEY.name)
+    assert is_shown(harness)
+    await until(lambda: harness.metrics.asked, "a pass")
+    harness.kube.remove(SPECULATIVE_DEPLOYMENT, KEY.namespace, KEY.name)
     await sweeping.once()
     assert len(loops) == 1  # which finds out by itself
-    assert is_shown(bench)
+    assert is_shown(harness)
 
 
-async def test_what_a_sweep_could_not_see_is_not_forgotten(bench: Bench, loops: Loops) -> None:
-    await lose_its_loop(bench, loops)
-    bench.kube.remove(SPECULATIVE_DEPLOYMENT, KEY.namespace, KEY.name)
-    elsewhere = Sweeping(bench, loops, ["elsewhere"])
+async def test_what_a_sweep_could_not_see_is_not_forgotten(
+    harness: LoopHarness, loops: Loops
+) -> None:
+    await lose_its_loop(harness, loops)
+    harness.kube.remove(SPECULATIVE_DEPLOYMENT, KEY.namespace, KEY.name)
+    elsewhere = Sweeping(harness, loops, ["elsewhere"])
     await elsewhere.once()
     elsewhere.task.cancel()
-    assert is_shown(bench)
-    bench.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
-    refused = Sweeping(bench, loops, [KEY.namespace, "elsewhere"])
+    assert is_shown(harness)
+    harness.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
+    refused = Sweeping(harness, loops, [KEY.namespace, "elsewhere"])
     await refused.once()
-    assert is_shown(bench)
-    bench.kube.fail = lambda _verb, _kind: None
+    assert is_shown(harness)
+    harness.kube.fail = lambda _verb, _kind: None
     await refused.once()
     refused.task.cancel()
-    assert not is_shown(bench)
+    assert not is_shown(harness)
 
 
-async def test_only_namespaces_that_are_watched_are_looked_into(bench: Bench, loops: Loops) -> None:
-    put_another(bench, "elsewhere")
-    sweeping = Sweeping(bench, loops, ["llm", "nowhere"])
+async def test_only_namespaces_that_are_watched_are_looked_into(
+    harness: LoopHarness, loops: Loops
+) -> None:
+    put_another(harness, "elsewhere")
+    sweeping = Sweeping(harness, loops, ["llm", "nowhere"])
     await sweeping.once()
     sweeping.task.cancel()
     assert len(loops) == 1

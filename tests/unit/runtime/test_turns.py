@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from fathom.core.cluster.kinds import ObjectKey
-from fathom.runtime.turns import BESIDE_URGENT, PASSES_AT_ONCE, Turns
+from fathom.cluster.kinds import ObjectKey
+from fathom.runtime.loops import BESIDE_URGENT, PASSES_AT_ONCE, Turns
 from support.leaping_time import in_leaping_time
 
 HOLDER = ObjectKey("llm", "holder")

@@ -8,8 +8,8 @@ import pytest
 from kubernetes.aio.client import Configuration
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import Kind
-from fathom.core.cluster.manifest import Manifest
+from fathom.cluster.kinds import Kind
+from fathom.cluster.manifest import Manifest
 from fathom.runtime.handlers import (
     GIVES_UP_AFTER,
     LONGEST_BACKOFF_S,
@@ -20,22 +20,24 @@ from fathom.runtime.handlers import (
 )
 from fathom.runtime.loops import Loops
 from support.api_server import NOT_FOR_ALL, ApiServer, served
-from support.bench import KEY, Bench
+from support.loop_harness import KEY, LoopHarness
 from support.waiting import until
 
 
-async def watching(loops: Loops, bench: Bench, url: str, namespaces: Sequence[str] = ()) -> None:
-    await watch(loops, bench.kube, Configuration(host=url), namespaces, heed_signals=lambda: None)
+async def watching(
+    loops: Loops, harness: LoopHarness, url: str, namespaces: Sequence[str] = ()
+) -> None:
+    await watch(loops, harness.kube, Configuration(host=url), namespaces, heed_signals=lambda: None)
 
 
 class LongLook:
     """A look at the resource that takes until the test says so, and whether it was cut off."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._get = bench.kube.get
+    def __init__(self, harness: LoopHarness) -> None:
+        self._get = harness.kube.get
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
         self.cut_off = False
-        bench.kube.get = self.get  # type: ignore[method-assign]
+        harness.kube.get = self.get  # type: ignore[method-assign]
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         self.begun.set()
@@ -96,11 +98,13 @@ def test_kopf_does_not_kill_the_process_after_one_of_its_runs() -> None:
     assert kopf_settings().process.ultimate_exiting_timeout is None
 
 
-async def test_kopf_waits_for_a_server_that_fills_its_cache(bench: Bench, loops: Loops) -> None:
+async def test_kopf_waits_for_a_server_that_fills_its_cache(
+    harness: LoopHarness, loops: Loops
+) -> None:
     api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
     api.busy = 2
     async with served(api) as url:
-        run = asyncio.create_task(watching(loops, bench, url))
+        run = asyncio.create_task(watching(loops, harness, url))
         try:
             await api.watched.wait()
             assert not run.done()
@@ -110,12 +114,14 @@ async def test_kopf_waits_for_a_server_that_fills_its_cache(bench: Bench, loops:
             await asyncio.gather(run, return_exceptions=True)
 
 
-async def test_kopf_begins_anew_after_an_error_in_a_watch(bench: Bench, loops: Loops) -> None:
+async def test_kopf_begins_anew_after_an_error_in_a_watch(
+    harness: LoopHarness, loops: Loops
+) -> None:
     """An API server that loses its etcd for a moment says 500 in the middle of a stream."""
     api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
     api.first_watch_fails = True
     async with served(api) as url:
-        run = asyncio.create_task(watching(loops, bench, url))
+        run = asyncio.create_task(watching(loops, harness, url))
         try:
             await api.watched.wait()
             assert not run.done()
@@ -126,34 +132,34 @@ async def test_kopf_begins_anew_after_an_error_in_a_watch(bench: Bench, loops: L
             await asyncio.gather(run, return_exceptions=True)
 
 
-async def test_an_error_in_a_watch_cuts_no_pass_off(bench: Bench, loops: Loops) -> None:
+async def test_an_error_in_a_watch_cuts_no_pass_off(harness: LoopHarness, loops: Loops) -> None:
     """Kopf ends whatever has begun since it runs, unless it is told what is not its own."""
-    look = LongLook(bench)
+    look = LongLook(harness)
     api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
     api.first_watch_fails = True
     namespaces = ("llm", "elsewhere")
     async with served(api) as url:
-        run = asyncio.create_task(watching(loops, bench, url, namespaces))
+        run = asyncio.create_task(watching(loops, harness, url, namespaces))
         try:
             await until(lambda: api.watches[api.failed_in] == 2, "another watch")
             watchers = [each.get_name() for each in asyncio.all_tasks()]
             assert sum(each.startswith("watcher for ") for each in watchers) == 2  # those of now
             assert not look.cut_off
             look.go_on.set()
-            await until(lambda: bench.metrics.asked, "a pass")
+            await until(lambda: harness.metrics.asked, "a pass")
         finally:
             run.cancel()
             await asyncio.gather(run, return_exceptions=True)
 
 
 async def test_when_the_watches_are_cancelled_all_loops_end_at_once(
-    bench: Bench, loops: Loops
+    harness: LoopHarness, loops: Loops
 ) -> None:
     """As when the lease is lost: Kopf takes its time to end, and tells of more meanwhile."""
-    look = LongLook(bench)
+    look = LongLook(harness)
     api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
     async with served(api) as url:
-        run = asyncio.create_task(watching(loops, bench, url))
+        run = asyncio.create_task(watching(loops, harness, url))
         await look.begun.wait()
         run.cancel()
         for _ in range(5):
@@ -169,27 +175,27 @@ class _WorstError(BaseException):
 
 
 async def test_nobody_works_on_without_the_search_for_what_watches_missed(
-    bench: Bench, loops: Loops
+    harness: LoopHarness, loops: Loops
 ) -> None:
     def fail(_verb: str, _kind: Kind) -> KubeError | None:
         raise _WorstError
 
-    bench.kube.fail = fail
+    harness.kube.fail = fail
     async with served(ApiServer()) as url:
         with pytest.raises(_WorstError):
-            await watching(loops, bench, url)
+            await watching(loops, harness, url)
     assert loops.closed
 
 
 async def test_a_namespace_that_is_forbidden_is_taken_up_once_it_is_not(
-    bench: Bench, loops: Loops
+    harness: LoopHarness, loops: Loops
 ) -> None:
     metadata = {"name": "kimi", "uid": "u"}
     api = ApiServer([{"metadata": {**metadata, "namespace": each}} for each in ("llm", "c")])
     api.forbidden = {"c"}
-    look = LongLook(bench)
+    look = LongLook(harness)
     async with served(api) as url:
-        run = asyncio.create_task(watching(loops, bench, url, ("llm", "c")))
+        run = asyncio.create_task(watching(loops, harness, url, ("llm", "c")))
         try:
             await until(lambda: api.refused > 1, "both looks to be refused")
             await api.watched.wait()

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import CONFIG_MAP, POD, SERVICE
-from fathom.core.cluster.manifest import Manifest, Seen
-from fathom.reconcile.writing.operations import Create, Patch
-from fathom.reconcile.writing.outcome import Outcome
+from fathom.cluster.kinds import CONFIG_MAP, POD, SERVICE
+from fathom.cluster.manifest import Manifest, Seen
+from fathom.reconcile.apply_guard import Outcome
+from fathom.reconcile.operations import Create, Patch
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 from fathom.runtime.writer import ATTEMPTS_AT_ONCE, Writer
-from support.bench import KEY, ManualClock
 from support.fake_kube import FakeKube
 from support.leaping_time import in_leaping_time
+from support.loop_harness import KEY, ManualClock
 
 
 def creation(name: str) -> Create:

@@ -1,7 +1,7 @@
 """The API server of a history, and what it remembers."""
 
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT
-from fathom.core.cluster.manifest import Seen
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT
+from fathom.cluster.manifest import Seen
 from storms.server import Objects
 
 

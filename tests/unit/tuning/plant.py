@@ -17,7 +17,8 @@ from typing import Self
 
 from fathom.api.choices import Objective, TuningMode
 from fathom.api.conditions import AlarmKind
-from fathom.core.measurement import (
+from fathom.engine.depth import DepthDocument, Schedule, depth_at, flat
+from fathom.measurement.counters import (
     Cell,
     CellCounts,
     DraftCell,
@@ -26,9 +27,8 @@ from fathom.core.measurement import (
     Histogram,
     PodCounters,
     StepKind,
-    bucket_of,
 )
-from fathom.engine.depth import DepthDocument, Schedule, depth_at, flat
+from fathom.measurement.deltas import bucket_of
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState

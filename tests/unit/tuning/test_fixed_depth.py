@@ -8,24 +8,23 @@ import pytest
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.core.measurement import (
+from fathom.engine.depth import DepthDocument, flat
+from fathom.measurement.counters import (
     Cell,
     CellCounts,
     DraftCell,
     DraftCounts,
     EngineCounts,
     PodCounters,
-    PodDelta,
     StepKind,
-    pooled_cells,
 )
-from fathom.engine.depth import DepthDocument, flat
+from fathom.measurement.deltas import PodDelta, pooled_cells
 from fathom.tuning.alarms.alarm import AlarmKind, Watch
+from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.step_filter import updated
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
-from fathom.tuning.estimate.trials import Trials
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import explain
 from fathom.tuning.fixed_depth import HOW_TO_TRY

@@ -7,8 +7,9 @@ from math import log
 import pytest
 
 from fathom.api.choices import TuningMode
-from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
-from fathom.tuning.gained import Gained, GainOver
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
+from fathom.measurement.deltas import PodDelta
+from fathom.tuning.gains import Gained, GainOver
 from fathom.tuning.policy.value import NO_GAIN, TWO_SIDED_Z, Gain
 from unit.tuning.plant import EASY, SETTINGS, START_S, Fleet, value
 

@@ -6,25 +6,24 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.measurement import StepKind
+from fathom.engine.depth import buckets
+from fathom.measurement.counters import StepKind
 from fathom.tuning.alarms.alarm import Watch
-from fathom.tuning.buckets import buckets
+from fathom.tuning.assessment import assess
 from fathom.tuning.estimate import acceptance, yields
 from fathom.tuning.estimate.acceptance import LEVELS, Acceptance, Cliff, HealedCliff, PodAcceptance
-from fathom.tuning.estimate.load import HOURS, HourLoad, Load
+from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS
 from fathom.tuning.estimate.step_time import CellTime, PodSpeed, StepTimes
 from fathom.tuning.estimate.survival import FRESH_WINDOWS, Survival
 from fathom.tuning.estimate.tail import Ran, Tail
 from fathom.tuning.estimate.text_spread import TextSpread
-from fathom.tuning.estimate.traffic import BucketLoad, Traffic
-from fathom.tuning.estimate.trials import Trials
+from fathom.tuning.estimate.traffic import HOURS, BucketLoad, HourLoad, Load, Traffic
 from fathom.tuning.estimate.yields import Yield, Yields
-from fathom.tuning.gained import Gained
-from fathom.tuning.judging import assess
+from fathom.tuning.gains import Gained
 from fathom.tuning.policy.ledger import Ledger
-from fathom.tuning.policy.visit import Visit
+from fathom.tuning.policy.option import Visit
 from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState
 from unit.tuning.plant import EASY, Fleet
 

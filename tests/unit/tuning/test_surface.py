@@ -6,7 +6,7 @@ import pytest
 
 from fathom.tuning.state import TuningState
 from fathom.tuning.surface import Speed, surface
-from unit.inspect.test_explain import DOCUMENT, FOUR, NOW_S, STATE
+from unit.cli.test_explain import DOCUMENT, FOUR, NOW_S, STATE
 
 
 def speeds() -> dict[tuple[int, int], Speed]:

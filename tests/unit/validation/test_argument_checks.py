@@ -3,7 +3,7 @@
 import pytest
 
 from fathom.engine.arguments import EngineArguments
-from fathom.engine.engine_args import engine_args
+from fathom.engine.flags import engine_args
 from fathom.validation.argument_checks import owned_flag_problems
 from manifest_samples import resource
 from support.validated import errors

@@ -4,8 +4,7 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem
-from fathom.core.cluster.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, Kind
-from fathom.core.cluster.served import ALL, ServedApis
+from fathom.cluster.kinds import ALL, COMPUTE_DOMAIN, LEADER_WORKER_SET, Kind, ServedApis
 from fathom.validation.candidate import Cluster, candidate_of
 from fathom.validation.chain import errors_of
 from manifest_samples import resource

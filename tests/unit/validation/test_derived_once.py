@@ -8,22 +8,22 @@ from types import FrameType
 import pytest
 import yaml
 
-from fathom.inspect.check_view import lines_of
-from fathom.inspect.resources import judged
+from fathom.cli.check import lines_of
+from fathom.cli.resources import judged
 from fathom.resource import SpeculativeDeployment, parse
 from golden.rendering import SOURCES
 
 FACTS = (
     "arguments.py:EngineArguments.of",
     "depth_set.py:named_depths",
-    "graph_mode.py:stated_mode",
+    "cuda_graphs.py:stated_mode",
     "live_depth.py:live_depth_refusal",
     "live_depth.py:why_not_counted",
     "profile.py:profile_of",
     "replica_layout.py:layout_of",
     "start.py:start_of",
-    "stated_args.py:max_num_seqs",
-    "version.py:engine_version",
+    "arguments.py:max_num_seqs",
+    "start.py:engine_version",
 )
 """Functions of `fathom.engine` that derive one."""
 

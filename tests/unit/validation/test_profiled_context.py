@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fathom.engine.profiled_context import PROFILED_CONTEXT
+from fathom.engine.start import PROFILED_CONTEXT
 from manifest_samples import resource
 from support.validated import warnings
 

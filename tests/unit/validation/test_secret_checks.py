@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bad_input import HUB_TOKEN
-from fathom.validation.secret_checks import plain_secrets
+from fathom.validation.spec_checks import plain_secrets
 from manifest_samples import resource
 from support.validated import candidate
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fathom.core.models.names import is_model_name
 from fathom.engine.arguments import EngineArguments
+from fathom.model_facts import is_model_name
 from fathom.validation.argument_checks import lone_argument_problems
 from manifest_samples import resource
 from support.validated import errors

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fathom.tuning.buckets import buckets
+from fathom.engine.depth import buckets
 from fathom.tuning.policy.option import Bounds
 from manifest_samples import resource
 from support.validated import errors, warnings

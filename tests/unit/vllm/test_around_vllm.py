@@ -51,7 +51,7 @@ ENGINE = """
 import json, logging, os, time
 from types import SimpleNamespace as Of
 logging.basicConfig(level=logging.WARNING)
-from fathom_vllm.counters import read_counts
+from fathom_vllm.counts import read_counts
 from fathom_vllm.scheduler import LiveDepthScheduler
 
 def write(generation, depth):

@@ -7,17 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fathom_vllm.counters import (
-    DECODE,
-    MAGIC,
-    MIXED,
-    CountersWriter,
-    Counts,
-    DraftTally,
-    StepCounts,
-    rank_path,
-    read_counts,
-)
+from fathom_vllm.counters import DECODE, MAGIC, MIXED, CountersWriter, rank_path
+from fathom_vllm.counts import Counts, DraftTally, StepCounts, read_counts
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fathom_vllm.counters import CountersWriter, Counts, read_counts
-from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
-from fathom_vllm.depth_watch import DepthWatch, Ready
+from fathom_vllm.counters import CountersWriter
+from fathom_vllm.counts import Counts, read_counts
+from fathom_vllm.depth_file import Adopted, DepthFile, DepthWatch, Ready, Rejected
 from fathom_vllm.schedule import PodDepths, schedule_hash
 from support.waiting import GUARD_S
 

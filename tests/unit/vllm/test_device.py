@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom_vllm.device import LONGEST_NAME, device_name
+from fathom_vllm.engine_report import LONGEST_NAME, device_name
 
 
 class Platform:

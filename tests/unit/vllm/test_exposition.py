@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from fathom.adapters.exposition import FAMILIES, INFO, PAGE_LABELS
 from fathom.adapters.metrics_page import parse
-from fathom.core.measurement import Cell, CellCounts, DraftCell, DraftCounts, StepKind
+from fathom.adapters.series import FAMILIES, INFO, PAGE_LABELS
+from fathom.measurement.counters import Cell, CellCounts, DraftCell, DraftCounts, StepKind
 from fathom_vllm.bundle import bundle_hash
 from fathom_vllm.counters import DECODE, MIXED, STEP_KINDS, CountersWriter
 from fathom_vllm.engine_report import engine_report
@@ -155,7 +155,7 @@ def test_a_label_of_the_plugin_is_known_to_the_operator_and_explained(
 
 def test_the_operator_knows_the_kinds_of_steps_that_the_plugin_counts() -> None:
     assert tuple(StepKind) == STEP_KINDS, (
-        "the operator reads kinds of steps into StepKind in operator/fathom/core/measurement.py"
+        "the operator reads kinds of steps into StepKind in operator/fathom/measurement/counters.py"
     )
 
 

@@ -1,11 +1,6 @@
 """When errors switch the hook off."""
 
-from fathom_vllm.fuse import (
-    FIRST_REST_SECONDS,
-    MOST_ERRORS,
-    WITHIN_STEPS,
-    Fuse,
-)
+from fathom_vllm.hook import FIRST_REST_SECONDS, MOST_ERRORS, WITHIN_STEPS, Fuse
 
 
 def failing(fuse: Fuse, errors: int, *, apart: int = 1, at_s: float = 0.0) -> list[bool]:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fathom_vllm.counters import DECODE, MIXED, CountersWriter, read_counts
+from fathom_vllm.counters import DECODE, MIXED, CountersWriter
+from fathom_vllm.counts import read_counts
 from fathom_vllm.steps import EngineStep, Stalls, StepsInFlight, count_step, observe_step
 from support.vllm_outputs import Row, outputs_of
 

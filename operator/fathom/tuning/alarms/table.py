@@ -1,25 +1,37 @@
-"""All alarms: a row for each.
+"""All alarms, a row for each, and when one is raised and when it is over. Pure.
 
-A new one is a row here, the function in `sights` that sees it, and its names in
+A new one is a row here, the function in `detectors` that sees it, and its names in
 `fathom.api.conditions`. Conditions, events, the metric and docs/alarms.md follow from it.
+
+What is seen for long enough stands as an alarm; what is not seen for long enough is over. An alarm
+never changes depth by itself: depth follows what is measured, alarm or not.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.tuning.alarms import sights
-from fathom.tuning.alarms.alarm import NORMAL_AFTER_S
-from fathom.tuning.alarms.sights import Look, Sight
-from fathom.tuning.estimate.acceptance import HEALED_S, LOW_QUANTILE
+from fathom.engine.depth import DepthDocument
+from fathom.measurement.deltas import PodDelta
+from fathom.tuning.alarms import detectors
+from fathom.tuning.alarms.alarm import NORMAL_AFTER_S, Alarm, Watch
+from fathom.tuning.alarms.detectors import Look, Sight
+from fathom.tuning.estimate.acceptance import HEALED_S, LOW_QUANTILE, Acceptance
 from fathom.tuning.estimate.step_table import NO_DRAFT_SD
+from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.interface import TuningSnapshot
+from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import CERTAIN_Z
 
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 60 * _MINUTE_S
 _DAY_S: Final = 24 * _HOUR_S
+OVER_AFTER_S: Final = 300.0
+"""How long an alarm's cause must be gone: one good window does not end an alarm."""
+FORGOTTEN_AFTER_S: Final = 60.0
+"""How long what was only suspected must be gone: one bad window a day is none."""
 
 
 class RestsOn(Enum):
@@ -52,14 +64,14 @@ ALARMS: Final = (
     AlarmRow(
         AlarmKind.DRAFT_MISMATCH,
         Reason.ACCEPTANCE_CLIFF,
-        sights.acceptance_cliff,
+        detectors.acceptance_cliff,
         lasts_s=3 * _MINUTE_S,
-        when=f"acceptance of the first draft token is below {sights.CLIFF_SHARE:g} of the low end "
-        f"({LOW_QUANTILE:.0%} quantile) of the last day, of which "
-        f"{sights.NORMAL_KNOWN_S / _MINUTE_S:.0f} min must be known; until above "
-        f"{sights.RESTORED_SHARE:g} of it. What lasts for {NORMAL_AFTER_S / _HOUR_S:.0f} h begins "
-        "to count as normal. If acceptance comes back and no engine restarted, it was traffic, and "
-        f"as low a level raises no alarm for {HEALED_S / _DAY_S:.0f} days",
+        when=f"acceptance of the first draft token is below {detectors.CLIFF_SHARE:g} of the low "
+        f"end ({LOW_QUANTILE:.0%} quantile) of the last day, of which "
+        f"{detectors.NORMAL_KNOWN_S / _MINUTE_S:.0f} min must be known; until above "
+        f"{detectors.RESTORED_SHARE:g} of it. What lasts for {NORMAL_AFTER_S / _HOUR_S:.0f} h "
+        "begins to count as normal. If acceptance comes back and no engine restarted, it was "
+        f"traffic, and as low a level raises no alarm for {HEALED_S / _DAY_S:.0f} days",
         advice="Check that the draft belongs to the target's present weights and chat template, "
         "and whether a new kind of traffic arrived that the draft was not trained for. Depth "
         "follows what is measured meanwhile.",
@@ -67,48 +79,48 @@ ALARMS: Final = (
     AlarmRow(
         AlarmKind.DRAFT_MISMATCH,
         Reason.ONE_POD_DIFFERS,
-        sights.one_pod_differs,
+        detectors.one_pod_differs,
         lasts_s=3 * _MINUTE_S,
-        when=f"one pod accepts less than {sights.POD_CLIFF_SHARE:g} of the others' median",
+        when=f"one pod accepts less than {detectors.POD_CLIFF_SHARE:g} of the others' median",
         advice="Compare the draft and its revision in that pod's log with another pod's; delete "
         "the pod to load it again.",
     ),
     AlarmRow(
         AlarmKind.ACCEPTANCE_DECAY,
         Reason.OLDER_REPLICAS_ACCEPT_LESS,
-        sights.older_replicas_accept_less,
+        detectors.older_replicas_accept_less,
         lasts_s=30 * _MINUTE_S,
-        when=f"engines older than {sights.OLD_S / _HOUR_S:.0f} h, and {sights.OLD_FACTOR:g} times "
-        f"as old as the youngest, accept {sights.DECAY_SHARE:.0%} less than the others, by "
-        f"{sights.DECAY_Z:g} standard errors",
+        when=f"engines older than {detectors.OLD_S / _HOUR_S:.0f} h, and {detectors.OLD_FACTOR:g} "
+        f"times as old as the youngest, accept {detectors.DECAY_SHARE:.0%} less than the others, "
+        f"by {detectors.DECAY_Z:g} standard errors",
         advice="Restart the older replicas one at a time, or let rollout.refresh: Auto do so.",
     ),
     AlarmRow(
         AlarmKind.SUSPICIOUS_ACCEPTANCE,
         Reason.TOO_GOOD_TO_BE_TRUE,
-        sights.too_good_to_be_true,
+        detectors.too_good_to_be_true,
         lasts_s=10 * _MINUTE_S,
-        when=f"{sights.TOO_GOOD_SHARE:.1%} of the drafts or more are accepted at every position",
+        when=f"{detectors.TOO_GOOD_SHARE:.1%} of the drafts or more are accepted at every position",
         advice="Check that the traffic is real and not one repeated prompt, and that the draft is "
         "not the target itself.",
     ),
     AlarmRow(
         AlarmKind.SUSPICIOUS_ACCEPTANCE,
         Reason.NOTHING_ACCEPTED,
-        sights.nothing_accepted,
+        detectors.nothing_accepted,
         lasts_s=10 * _MINUTE_S,
-        when=f"{sights.NOTHING_ACCEPTED_SHARE:.0%} of the drafts or fewer are accepted at the "
-        f"first position; until above {sights.SOMETHING_ACCEPTED_SHARE:.0%}",
+        when=f"{detectors.NOTHING_ACCEPTED_SHARE:.0%} of the drafts or fewer are accepted at the "
+        f"first position; until above {detectors.SOMETHING_ACCEPTED_SHARE:.0%}",
         advice="Check that draft.method is what the draft was trained as, and that the draft "
         "belongs to this target.",
     ),
     AlarmRow(
         AlarmKind.SUSPICIOUS_ACCEPTANCE,
         Reason.OTHER_DEPTH_THAN_ASKED,
-        sights.other_depth_than_asked,
+        detectors.other_depth_than_asked,
         lasts_s=5 * _MINUTE_S,
-        when=f"more than {sights.OTHER_DEPTH_SHARE:.0%} of a pod's steps verify another number of "
-        "drafts than the schedule that it reports to be in force asks for",
+        when=f"more than {detectors.OTHER_DEPTH_SHARE:.0%} of a pod's steps verify another number "
+        "of drafts than the schedule that it reports to be in force asks for",
         advice="Look for another part that shortens drafts (a grammar, max_model_len), and in the "
         "pod's log for 'fathom'.",
         rests_on=RestsOn.LIVE_DEPTH,
@@ -116,7 +128,7 @@ ALARMS: Final = (
     AlarmRow(
         AlarmKind.SPECULATION_NEVER_PAYS,
         Reason.SLOWER_THAN_WITHOUT,
-        sights.slower_than_without,
+        detectors.slower_than_without,
         lasts_s=2 * _HOUR_S,
         when="depth 0 is better beyond doubt than every other, at every batch under load; with "
         "minTokens above 0 depth 0 never runs and is only predicted, so the loss must exceed "
@@ -127,3 +139,69 @@ ALARMS: Final = (
         rests_on=RestsOn.LIVE_DEPTH,
     ),
 )
+
+
+def watched(
+    watches: Sequence[Watch],
+    *,
+    snapshot: TuningSnapshot,
+    document: DepthDocument,
+    deltas: Sequence[PodDelta],
+    policy: Policy,
+    acceptance: Acceptance,
+) -> tuple[Watch, ...]:
+    """The watches after one more window with data; without data nothing is learnt."""
+    if not any(each.steps for each in deltas):
+        return tuple(watches)
+    standing = frozenset(each.reason for each in watches if each.raised_at_s)
+    look = Look(snapshot, document, deltas, policy, acceptance, standing)
+    unknown: set[RestsOn] = set()
+    if not isinstance(policy.evidence.text, Survival):
+        # What was never verified counts as rejected: where drafts are cut, acceptance says nothing.
+        unknown.add(RestsOn.ACCEPTANCE)
+    if snapshot.live_refusal is not None:
+        unknown.add(RestsOn.LIVE_DEPTH)
+    seen: dict[AlarmKind, tuple[AlarmRow, Sight]] = {}
+    for row in ALARMS:
+        if row.kind in seen or row.rests_on in unknown:
+            continue
+        if (sight := row.sees(look)) is not None:
+            seen[row.kind] = row, sight
+    before = {each.kind: each for each in reversed(watches)}
+    after = (
+        _continued(before.get(kind), *seen[kind], snapshot.now_s)
+        if kind in seen
+        else _unseen(before.get(kind), snapshot.now_s)
+        for kind in AlarmKind
+    )
+    return tuple(each for each in after if each is not None)
+
+
+def standing(watches: Iterable[Watch]) -> tuple[Alarm, ...]:
+    """The alarms that stand."""
+    return tuple(each.alarm() for each in watches if each.raised_at_s)
+
+
+def _continued(before: Watch | None, row: AlarmRow, sight: Sight, now_s: float) -> Watch:
+    """What is seen once more, or for the first time."""
+    watch = Watch(
+        kind=row.kind,
+        reason=row.reason,
+        message=sight.message,
+        recommendation=row.advice,
+        first_seen_s=before.first_seen_s if before is not None else now_s,
+        last_seen_s=now_s,
+        raised_at_s=before.raised_at_s if before is not None else 0.0,
+        older_than_s=sight.older_than_s,
+    )
+    if not watch.raised_at_s and now_s - watch.first_seen_s >= row.lasts_s:
+        watch = replace(watch, raised_at_s=now_s)
+    return watch
+
+
+def _unseen(before: Watch | None, now_s: float) -> Watch | None:
+    """One good window does not end an alarm, nor may one bad window a day apart begin one."""
+    if before is None:
+        return None
+    quiet_s = OVER_AFTER_S if before.raised_at_s else FORGOTTEN_AFTER_S
+    return before if now_s - before.last_seen_s < quiet_s else None

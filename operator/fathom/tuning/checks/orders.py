@@ -2,17 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import log1p
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.core.counted import counted
-from fathom.engine.depth import DepthDocument, Schedule, flat, same_depths, summary
-from fathom.tuning.alarms.watching import standing
-from fathom.tuning.buckets import depths_of, schedule_of
+from fathom.engine.depth import (
+    DepthDocument,
+    Schedule,
+    depths_of,
+    flat,
+    same_depths,
+    schedule_of,
+    summary,
+)
+from fathom.text import counted
+from fathom.tuning import sentences
+from fathom.tuning.alarms.table import standing
+from fathom.tuning.context import Situation, clamped, pins, within_bounds
 from fathom.tuning.fixed_depth import FixedDepth
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.learning import learn
-from fathom.tuning.situation import Situation, clamped, pins, within_bounds
+from fathom.tuning.policy.option import DepthOption, expected_gain, expected_gain_sd
 from fathom.tuning.state import Probe
 
 
@@ -201,3 +211,28 @@ def _still_valid(given: Situation) -> Probe | None:
     pod = next((each for each in given.snapshot.pods if each.name == probe.pod), None)
     within = within_bounds(probe, given.settings)
     return probe if within and pod and pod.ready and pod.pinned_depth is None else None
+
+
+def advise(given: Situation) -> TuningDecision | None:
+    """Mode Advise: say what Auto would aim at. Nothing is tried, so most of it is predicted."""
+    if given.settings.mode is not TuningMode.ADVISE:
+        return None
+    better = aims(given)
+    target = " ".join(f"{each.bucket}:{each.to}" for each in better)
+    if better:
+        message = f"Would move {sentences.moves(better, given.settings.max_batch)}."
+    else:
+        message = f"Would change nothing. {given.why_stay()[1]}"
+    after = given.with_state(replace(given.state, advised=target))
+    return replace(
+        after.hold(Reason.ADVISING, message),
+        expected_gain=expected_gain(better) if better else None,
+        expected_gain_sd=expected_gain_sd(better) if better else None,
+        notable=target != given.state.advised,
+    )
+
+
+def aims(given: Situation) -> tuple[DepthOption, ...]:
+    """The depth that Auto would aim at in each bucket under load, where that is worth a change."""
+    least = log1p(given.settings.min_gain)
+    return tuple(each for each in given.policy.nearest_rivals() if each.gain.mean >= least)

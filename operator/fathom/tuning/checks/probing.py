@@ -6,15 +6,14 @@ from math import log1p
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.counted import counted
+from fathom.text import counted
 from fathom.tuning import sentences
+from fathom.tuning.context import Situation
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision
 from fathom.tuning.learning import SENTINEL_LOOK_S, is_stale, settling_s
-from fathom.tuning.policy.experiments import experiments
+from fathom.tuning.policy.experiments import control, ends, experiments, sentinel
 from fathom.tuning.policy.option import DepthOption, ProbePlan, expected_gain
-from fathom.tuning.policy.scheduled_looks import control, ends, sentinel
 from fathom.tuning.policy.value import CERTAIN_Z
-from fathom.tuning.situation import Situation
 from fathom.tuning.state import Probe
 
 ENOUGH_STEPS: Final = 200.0

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.counted import counted
+from fathom.text import counted
 from fathom.tuning.checks.probing import GIVE_UP_S, SOON_S, end_probe
+from fathom.tuning.context import Situation
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.learning import is_stale, stale_after_s
-from fathom.tuning.situation import Situation
 
 TRAFFIC_WINDOWS: Final = 2.5
 """Without a step for so many windows there is no traffic."""

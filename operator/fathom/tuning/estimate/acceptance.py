@@ -1,16 +1,14 @@
-"""Acceptance as alarms look at it: what is normal here, and which pods differ. Pure.
-
-The first position's conditional acceptance says most: it is drafted at every depth but 0, so it is
-never a matter of how deep the engine happens to speculate.
-"""
+"""Acceptance: when it has changed, what is normal here, and which pods differ. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Final
 
-from fathom.core.measurement import CLOCK_TOLERANCE_S, PodCounters, PodDelta
-from fathom.tuning.estimate.decay import decay
-from fathom.tuning.estimate.trials import Trials, trials
+from fathom.measurement.counters import PodCounters, position_at
+from fathom.measurement.deltas import CLOCK_TOLERANCE_S, PodDelta
+from fathom.tuning.estimate.acceptance_length import NO_TRIALS, Trials, decay, trials
+from fathom.tuning.estimate.settled import Settled, at_depth, joined, most_tried
 
 LEVELS: Final = 40
 """Bins of the histogram of acceptance, from 0 to 1."""
@@ -30,6 +28,14 @@ POD_HALF_LIFE_S: Final = 240.0
 """Of one pod's acceptance: a few windows, so that a restart with another draft shows in minutes."""
 MOST_PODS: Final = 40
 """Whose acceptance is kept, the latest: the state must fit into a ConfigMap."""
+CHANGE_Z: Final = 4.0
+"""A difference that is more certain than this is a change of traffic: many windows are tested."""
+CHANGE_SHARE: Final = 0.03
+"""Differences in acceptance below this are no change worth forgetting for."""
+UNSETTLED_CHANGE_SHARE: Final = 0.2
+"""The same just after a change of depth, which by itself changes the mix of requests."""
+TESTED_POSITIONS: Final = 3
+"""From the first on: deeper ones are reached by few drafts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +204,55 @@ class Acceptance:
             )
         newest = sorted(known.values(), key=lambda each: -each.at_s)[:MOST_PODS]
         return tuple(sorted(newest, key=lambda each: each.pod))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    windows: int
+    """The newest ones."""
+    rises: bool
+    """Whether more is accepted than before."""
+
+
+def newest_change(
+    horizon: Trials,
+    fresh: tuple[Trials, ...],
+    older: Settled,
+    newest: tuple[Settled, ...],
+    *,
+    design_effect: float,
+) -> Change | None:
+    """The newest windows that differ from all before them; None: none do.
+
+    At the depth that they have most of, once any window was settled.
+    """
+    known = any((older, *newest))
+    for count in range(1, len(fresh) + 1):
+        of_recent = joined(*newest[-count:])
+        if of_recent:
+            main = most_tried(of_recent)
+            recent = main.trials
+            before = at_depth(joined(older, *newest[:-count]), main.depth)
+        else:
+            recent, before = sum(fresh[-count:], NO_TRIALS), sum(fresh[:-count], horizon)
+        least = UNSETTLED_CHANGE_SHARE if known and not of_recent else CHANGE_SHARE
+        difference = _difference(recent, before, design_effect, least)
+        if difference:
+            return Change(count, rises=difference > 0)
+    return None
+
+
+def _difference(recent: Trials, older: Trials, design_effect: float, least: float) -> float:
+    """By how much acceptance differs at the first position where it surely does; 0: nowhere."""
+    for i in range(TESTED_POSITIONS):
+        n, m = position_at(recent.reached, i), position_at(older.reached, i)
+        if n <= 0 or m <= 0:
+            return 0.0
+        a, b = position_at(recent.accepted, i), position_at(older.accepted, i)
+        # What was kept may say anything, also that more was accepted than reached the position.
+        pooled = min(1.0, (a + b + 1) / (n + m + 2))
+        error = sqrt(design_effect * pooled * (1 - pooled) * (1 / n + 1 / m))
+        difference = a / n - b / m
+        if abs(difference) > max(least, CHANGE_Z * error):
+            return difference
+    return 0.0

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
-from fathom.core.measurement import PodDelta, pooled_cells, pooled_drafts
-from fathom.tuning.estimate.trials import trials
+from fathom.measurement.deltas import PodDelta, pooled_cells, pooled_drafts
+from fathom.tuning.estimate.acceptance_length import trials
 
 LATELY_WINDOWS: Final = 2.0
 """Whose last window with data ended so many windows before the newest one's does not serve now."""

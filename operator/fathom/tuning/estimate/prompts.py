@@ -28,8 +28,9 @@ from math import inf, log2
 from operator import itemgetter
 from typing import Final
 
-from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
-from fathom.tuning.estimate.decay import decay
+from fathom.measurement.counters import Cell, CellCounts, StepKind
+from fathom.measurement.deltas import PodDelta
+from fathom.tuning.estimate.acceptance_length import decay
 
 HALF_LIFE_WINDOWS: Final = 5.0
 """Of what is counted of prompts: they come in lumps, and the price belongs to the hardware."""

@@ -13,7 +13,8 @@ from dataclasses import replace
 from math import exp, inf, log, log2
 from typing import Final
 
-from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
+from fathom.measurement.counters import Cell, CellCounts, StepKind
+from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate.prompts import NO_PROMPTS, Prompts
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.estimate.step_time import (

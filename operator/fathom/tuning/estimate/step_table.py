@@ -12,7 +12,7 @@ from math import exp, hypot, log, log2, sqrt
 from types import MappingProxyType
 from typing import Final
 
-from fathom.core.measurement import StepKind
+from fathom.measurement.counters import StepKind
 from fathom.tuning.estimate.step_time import BATCH_SD, CellTime, StepTimes
 
 MEASURED_SD: Final = 0.1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Final
 
-from fathom.core.measurement import Cell, StepKind
+from fathom.measurement.counters import Cell, StepKind
 from fathom.tuning.estimate.prompts import Prompts
 
 WINDOW_SD: Final = 0.01

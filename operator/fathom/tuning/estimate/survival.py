@@ -21,12 +21,12 @@ windows, which is 1 for independent drafts (Kish, Survey Sampling, 1965, gives t
 
 from dataclasses import dataclass, replace
 from itertools import permutations, zip_longest
-from math import inf, log, sqrt
+from math import inf, log
 from typing import Final
 
-from fathom.core.measurement import position_at
-from fathom.tuning.estimate.decay import decay
-from fathom.tuning.estimate.length import Lengths, Position
+from fathom.measurement.counters import position_at
+from fathom.tuning.estimate.acceptance import newest_change
+from fathom.tuning.estimate.acceptance_length import NO_TRIALS, Lengths, Position, Trials, decay
 from fathom.tuning.estimate.settled import (
     MOST_DEPTHS,
     AtDepth,
@@ -37,7 +37,6 @@ from fathom.tuning.estimate.settled import (
     joined,
     most_tried,
 )
-from fathom.tuning.estimate.trials import NO_TRIALS, Trials
 
 HALF_LIFE_S: Final = 600.0
 """Of the fast horizon, which decides: traffic drifts within minutes."""
@@ -64,14 +63,6 @@ LEAST_DOUBT_SHARE: Final = 0.0005
 """No conditional acceptance is nearer to 0 or 1: there its logarithm and its error would end."""
 MOST_EXPECTED_SHARE: Final = 0.999
 """What is expected of a position from the one before it, at most."""
-CHANGE_Z: Final = 4.0
-"""A difference that is more certain than this is a change of traffic: many windows are tested."""
-CHANGE_SHARE: Final = 0.03
-"""Differences in acceptance below this are no change worth forgetting for."""
-UNSETTLED_CHANGE_SHARE: Final = 0.2
-"""The same just after a change of depth, which by itself changes the mix of requests."""
-TESTED_POSITIONS: Final = 3
-"""From the first on: deeper ones are reached by few drafts."""
 TURN_S: Final = 900.0
 """Seconds in which traffic is expected to turn once, until it was watched for longer."""
 RECENT_TURNS_HALF_LIFE_WINDOWS: Final = 30.0
@@ -157,7 +148,9 @@ class Survival:
             older, newest = joined(older, newest[0]), newest[1:]
         recent = decay(1.0, RECENT_TURNS_HALF_LIFE_WINDOWS) * self.recent_turns
         rising = self.rising
-        if (change := self._change(horizon, fresh, older, newest)) is not None:
+        if (
+            change := newest_change(horizon, fresh, older, newest, design_effect=self.design_effect)
+        ) is not None:
             followed = recent < MOST_RECENT_TURNS
             if followed or change.rises != rising:
                 recent, rising = recent + 1, change.rises
@@ -325,32 +318,6 @@ class Survival:
         before = self.slow.accepted[i - 1] / self.slow.reached[i - 1]
         return (self.slow.accepted[i] / trials) / before if before > 0 else FADE_FACTOR
 
-    def _change(
-        self,
-        horizon: Trials,
-        fresh: tuple[Trials, ...],
-        older: Settled,
-        newest: tuple[Settled, ...],
-    ) -> "_Change | None":
-        """The newest windows that differ from all before them; None: none do.
-
-        At the depth that they have most of, once any window was settled.
-        """
-        known = any((older, *newest))
-        for count in range(1, len(fresh) + 1):
-            of_recent = joined(*newest[-count:])
-            if of_recent:
-                main = most_tried(of_recent)
-                recent = main.trials
-                before = at_depth(joined(older, *newest[:-count]), main.depth)
-            else:
-                recent, before = sum(fresh[-count:], NO_TRIALS), sum(fresh[:-count], horizon)
-            least = UNSETTLED_CHANGE_SHARE if known and not of_recent else CHANGE_SHARE
-            difference = _difference(recent, before, self.design_effect, least)
-            if difference:
-                return _Change(count, rises=difference > 0)
-        return None
-
     def _design_effect(self, window: Trials) -> float:
         """Learnt from one more window: how far it lies from what was expected of it."""
         pooled = self.pooled()
@@ -367,27 +334,3 @@ class Survival:
         seen = min(seen, SURPRISE_FACTOR * self.design_effect)
         learnt = self.design_effect + (seen - self.design_effect) / DESIGN_EFFECT_WINDOWS
         return min(high, max(low, learnt))
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    windows: int
-    """The newest ones."""
-    rises: bool
-    """Whether more is accepted than before."""
-
-
-def _difference(recent: Trials, older: Trials, design_effect: float, least: float) -> float:
-    """By how much acceptance differs at the first position where it surely does; 0: nowhere."""
-    for i in range(TESTED_POSITIONS):
-        n, m = position_at(recent.reached, i), position_at(older.reached, i)
-        if n <= 0 or m <= 0:
-            return 0.0
-        a, b = position_at(recent.accepted, i), position_at(older.accepted, i)
-        # What was kept may say anything, also that more was accepted than reached the position.
-        pooled = min(1.0, (a + b + 1) / (n + m + 2))
-        error = sqrt(design_effect * pooled * (1 - pooled) * (1 / n + 1 / m))
-        difference = a / n - b / m
-        if abs(difference) > max(least, CHANGE_Z * error):
-            return difference
-    return 0.0

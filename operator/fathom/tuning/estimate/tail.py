@@ -19,8 +19,9 @@ from math import exp, inf, log, sqrt
 from statistics import NormalDist
 from typing import Final
 
-from fathom.core.measurement import Histogram, PodDelta
-from fathom.tuning.estimate.decay import decay
+from fathom.measurement.counters import Histogram
+from fathom.measurement.deltas import PodDelta
+from fathom.tuning.estimate.acceptance_length import decay
 
 QUANTILE: Final = 0.95
 """Of the time per output token, over requests, that the SLO is about."""

@@ -9,7 +9,7 @@ squares, with a prior for how steep it is.
 from dataclasses import dataclass
 from typing import Final
 
-from fathom.tuning.estimate.decay import decay
+from fathom.tuning.estimate.acceptance_length import decay
 
 HALF_LIFE_S: Final = 12 * 3600.0
 """Of a window in what is learnt: depths change seldom, and two must have run."""

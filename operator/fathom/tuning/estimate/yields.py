@@ -22,16 +22,10 @@ from itertools import groupby
 from math import exp, log, log2, sqrt
 from typing import Final
 
-from fathom.core.measurement import Cell, CellCounts, StepKind
-from fathom.tuning.estimate.decay import decay
-from fathom.tuning.estimate.length import Position
-from fathom.tuning.estimate.survival import (
-    CHANGE_Z,
-    DESIGN_EFFECT,
-    HALF_LIFE_S,
-    SLOW_HALF_LIFE_S,
-    TURN_S,
-)
+from fathom.measurement.counters import Cell, CellCounts, StepKind
+from fathom.tuning.estimate.acceptance import CHANGE_Z
+from fathom.tuning.estimate.acceptance_length import Position, decay
+from fathom.tuning.estimate.survival import DESIGN_EFFECT, HALF_LIFE_S, SLOW_HALF_LIFE_S, TURN_S
 
 WINDOW_SD: Final = 0.01
 """Relative error of a yield that more steps do not reduce: batches within one bucket are cut to

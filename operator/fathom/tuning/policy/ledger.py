@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import Final
 
-from fathom.core.measurement import PodDelta
+from fathom.measurement.deltas import PodDelta
 
 GainOverTokens = Callable[[int, int], float | None]
 

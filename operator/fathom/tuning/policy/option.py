@@ -72,3 +72,16 @@ def expected_gain_sd(options: Iterable[DepthOption]) -> float:
 def expected_gain(options: Iterable[DepthOption]) -> float:
     """Relative gain over all load, weighted by busy time."""
     return sum(option.share * expm1(option.gain.mean) for option in options)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A depth that was tried in one bucket; when, and under which traffic."""
+
+    bucket: int
+    depth: int
+    at_s: float
+    epoch: int
+    times: int = 1
+    failed: bool = False
+    """It was slower than what it replaced: left alone for a while (`policy.FAILED_S`)."""

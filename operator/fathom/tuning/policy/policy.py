@@ -12,13 +12,11 @@ from math import expm1, inf, log, log1p, log2
 from operator import itemgetter
 from typing import Final
 
-from fathom.engine.depth import nearest_depth
-from fathom.tuning.buckets import Depths
+from fathom.engine.depth import Depths, nearest_depth
 from fathom.tuning.estimate.step_table import MEASURED_SD
-from fathom.tuning.policy.option import Bounds, DepthOption, LeftOut
+from fathom.tuning.policy.option import Bounds, DepthOption, LeftOut, Visit
 from fathom.tuning.policy.slo import CHOOSE_BELOW_SHARE, Slo
 from fathom.tuning.policy.value import CERTAIN_Z, Evidence, Gain
-from fathom.tuning.policy.visit import Visit
 
 MEND_Z: Final = 1.0
 """Certainty that a move takes where the SLO is missed: to stay by mistake costs as much as to go by

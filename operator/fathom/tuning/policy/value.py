@@ -17,8 +17,8 @@ from functools import cached_property
 from math import erf, exp, expm1, log, log2, pi, sqrt
 from typing import Final
 
-from fathom.core.measurement import StepKind
-from fathom.tuning.estimate.length import Lengths
+from fathom.measurement.counters import StepKind
+from fathom.tuning.estimate.acceptance_length import Lengths
 from fathom.tuning.estimate.prompts import NO_PROMPTS, Prompts
 from fathom.tuning.estimate.step_table import StepTable, StepTime
 from fathom.tuning.estimate.step_time import StepTimes

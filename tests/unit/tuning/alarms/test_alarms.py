@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
 from fathom.engine.depth import DepthDocument, flat
-from fathom.tuning.alarms import sights
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
+from fathom.measurement.deltas import PodDelta
+from fathom.tuning.alarms import detectors
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.acceptance import Acceptance, PodAcceptance
+from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.survival import Survival
-from fathom.tuning.estimate.trials import Trials
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.policy.value import Gain
 from fathom.tuning.state import TuningState
@@ -227,7 +228,7 @@ def test_a_pod_is_named_only_after_enough_drafts(drafts: float, *, named: bool) 
 
     others = (pod("pod-0", 5000.0, 0.8), pod("pod-1", 5000.0, 0.8))
     look: Any = Of(acceptance=Acceptance(pods=(*others, pod("pod-2", drafts, 0.3))))
-    assert (sights.one_pod_differs(look) is not None) is named
+    assert (detectors.one_pod_differs(look) is not None) is named
 
 
 # Decay with age
@@ -284,7 +285,7 @@ def aged(age_h: float, ratio: float) -> PodAcceptance:
 )
 def test_older_replicas_are_told_from_scatter(pods: list[PodAcceptance], *, named: bool) -> None:
     look: Any = Of(snapshot=Of(now_s=100 * HOUR_S), acceptance=Acceptance(pods=tuple(pods)))
-    assert (sights.older_replicas_accept_less(look) is not None) is named
+    assert (detectors.older_replicas_accept_less(look) is not None) is named
 
 
 # Suspicious acceptance
@@ -341,7 +342,7 @@ def test_what_was_told_to_be_for_nothing_is_so_until_clearly_more_is_accepted(
         policy=Of(evidence=Of(text=survival)),
         standing={Reason.NOTHING_ACCEPTED} if standing else {},
     )
-    assert (sights.nothing_accepted(look) is not None) is told
+    assert (detectors.nothing_accepted(look) is not None) is told
 
 
 @pytest.mark.parametrize(("share", "told"), [(0.1, False), (0.3, True)])
@@ -356,7 +357,7 @@ def test_a_few_steps_at_another_depth_are_nothing_to_tell(share: float, *, told:
         document=DepthDocument(7, flat(3, 16)),
         deltas=[delta],
     )
-    assert (sights.other_depth_than_asked(look) is not None) is told
+    assert (detectors.other_depth_than_asked(look) is not None) is told
 
 
 def test_an_engine_that_drafts_at_another_depth_than_asked_is_named() -> None:
@@ -413,7 +414,7 @@ def test_at_depth_0_it_never_pays_only_if_that_is_beyond_doubt(sd: float, *, tol
         shares={8: 1.0}, depths={8: 0}, bounds=Of(depths=(0, 1, 2, 3)), evidence=Of(gain=gain)
     )
     look: Any = Of(policy=policy)
-    assert (sights.slower_than_without(look) is not None) is told
+    assert (detectors.slower_than_without(look) is not None) is told
 
 
 # Whatever the kind

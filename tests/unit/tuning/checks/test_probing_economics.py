@@ -9,9 +9,9 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.engine.depth import depth_at, flat
+from fathom.tuning.assessment import assess
 from fathom.tuning.checks.probing import start_probe
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.judging import assess
 from fathom.tuning.policy.experiments import experiments, worth
 from fathom.tuning.policy.option import DepthOption, ProbePlan
 from fathom.tuning.policy.policy import Policy

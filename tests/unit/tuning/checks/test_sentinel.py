@@ -8,24 +8,27 @@ from math import exp, inf, log1p
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.measurement import Cell, CellCounts, StepKind
 from fathom.engine.depth import depth_at
+from fathom.measurement.counters import Cell, CellCounts, StepKind
+from fathom.tuning.assessment import assess
 from fathom.tuning.checks.probing import SENTINEL_STEPS, continue_probe, start_probe
+from fathom.tuning.context import Situation
+from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import TURN_S, Survival
 from fathom.tuning.estimate.tail import Tail
 from fathom.tuning.estimate.traffic import Traffic
-from fathom.tuning.estimate.trials import Trials
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.judging import assess
-from fathom.tuning.policy.experiments import OVERHEAD_LOSS
-from fathom.tuning.policy.option import Bounds, ProbePlan
+from fathom.tuning.policy.experiments import (
+    LEAST_MISSED_GAIN,
+    OVERHEAD_LOSS,
+    SENTINEL_EVERY_S,
+    sentinel,
+)
+from fathom.tuning.policy.option import Bounds, ProbePlan, Visit
 from fathom.tuning.policy.policy import DEPTH_0_GAIN_FACTOR, Policy
-from fathom.tuning.policy.scheduled_looks import LEAST_MISSED_GAIN, SENTINEL_EVERY_S, sentinel
 from fathom.tuning.policy.slo import Slo
 from fathom.tuning.policy.value import Evidence, Gain
-from fathom.tuning.policy.visit import Visit
-from fathom.tuning.situation import Situation
 from fathom.tuning.state import Probe
 from unit.tuning.plant import EASY, SETTINGS, START_S, Fleet, Hardware
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fathom.api.conditions import AlarmKind, Reason
 from fathom.engine.depth import DepthDocument, flat
 from fathom.tuning.alarms.alarm import Alarm
-from fathom.tuning.cohorts.together import changes, together
+from fathom.tuning.cohort_decision import changes, together
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.state import Cohort, TuningState
 

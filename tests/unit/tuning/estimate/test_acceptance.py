@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.core.measurement import DraftCell, DraftCounts, EngineCounts, PodCounters, PodDelta
+from fathom.measurement.counters import DraftCell, DraftCounts, EngineCounts, PodCounters
+from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate.acceptance import (
     HEALED_S,
     HEALED_SHARE,

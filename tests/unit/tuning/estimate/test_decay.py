@@ -1,6 +1,6 @@
 import pytest
 
-from fathom.tuning.estimate.decay import decay
+from fathom.tuning.estimate.acceptance_length import decay
 
 
 @pytest.mark.parametrize(("passed_s", "kept"), [(0, 1), (600, 0.5), (1800, 0.125), (-5, 1)])

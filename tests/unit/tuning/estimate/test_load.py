@@ -2,8 +2,8 @@
 
 import pytest
 
-from fathom.core.measurement import Cell, CellCounts, StepKind
-from fathom.tuning.estimate.load import HALF_LIFE_S, HOURS, Load, hour_of
+from fathom.measurement.counters import Cell, CellCounts, StepKind
+from fathom.tuning.estimate.traffic import HALF_LIFE_S, HOURS, Load, hour_of
 
 HOUR_S = 3600.0
 WEEK_S = 7 * 24 * HOUR_S

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.core.measurement import DraftCell, DraftCounts, EngineCounts, PodDelta
+from fathom.measurement.counters import DraftCell, DraftCounts, EngineCounts
+from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate.measured import Measured, measure, pooled
 
 

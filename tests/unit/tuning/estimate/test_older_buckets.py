@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fathom.core.measurement import StepKind
 from fathom.engine.depth import DepthDocument, DepthRange, flat
+from fathom.measurement.counters import StepKind
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.interface import Action
 from fathom.tuning.state import Probe, TuningState

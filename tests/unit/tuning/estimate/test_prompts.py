@@ -5,22 +5,22 @@ from math import log
 
 import pytest
 
-from fathom.core.measurement import (
+from fathom.measurement.counters import (
     Cell,
     CellCounts,
     DraftCell,
     DraftCounts,
     EngineCounts,
-    PodDelta,
     StepKind,
 )
+from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate import step_filter
+from fathom.tuning.estimate.acceptance_length import trials
 from fathom.tuning.estimate.prompts import LEAST_DECODE_STEPS, NO_PROMPTS, Prompts
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
-from fathom.tuning.estimate.trials import trials
 from fathom.tuning.policy.value import Evidence, Gain
 
 AT_S = 1_700_000_000.0

@@ -1,7 +1,8 @@
 import pytest
 
-from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
-from fathom.tuning.estimate.residence import HALF_LIFE_S, Residence
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
+from fathom.measurement.deltas import PodDelta
+from fathom.tuning.estimate.settled import HALF_LIFE_S, Residence
 
 
 def delta(*, steps: float = 1000.0, batch: float = 20.0, finished: float = 50.0) -> PodDelta:

@@ -5,10 +5,11 @@ from math import exp, inf, log
 
 import pytest
 
-from fathom.core.measurement import DraftCell, DraftCounts, EngineCounts, PodDelta
+from fathom.measurement.counters import DraftCell, DraftCounts, EngineCounts
+from fathom.measurement.deltas import PodDelta
+from fathom.tuning.estimate.acceptance_length import trials
 from fathom.tuning.estimate.settled import Held, Settled, held, joined, settled
 from fathom.tuning.estimate.survival import MOST_RECENT_TURNS, SHIFT_SD, Survival
-from fathom.tuning.estimate.trials import trials
 
 GOOD, BAD = 0.97, 0.15
 

@@ -3,7 +3,8 @@ from math import exp, log, log2, sqrt
 
 import pytest
 
-from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
+from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS, updated
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.estimate.step_time import PRESENT_S, StepTimes

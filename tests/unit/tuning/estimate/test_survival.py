@@ -2,10 +2,9 @@ from math import exp, log, sqrt
 
 import pytest
 
-from fathom.core.measurement import DraftCell, DraftCounts
-from fathom.tuning.estimate.length import Lengths, Position
+from fathom.measurement.counters import DraftCell, DraftCounts
+from fathom.tuning.estimate.acceptance_length import Lengths, Position, Trials, trials
 from fathom.tuning.estimate.survival import HALF_LIFE_S, SLOW_HALF_LIFE_S, TURN_S, Survival
-from fathom.tuning.estimate.trials import Trials, trials
 
 
 def window(n: float, *acceptance: float) -> Trials:

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.core.measurement import Cell, CellCounts, StepKind
+from fathom.measurement.counters import Cell, CellCounts, StepKind
+from fathom.tuning.assessment import assess
+from fathom.tuning.context import Situation
 from fathom.tuning.estimate.traffic import Traffic
-from fathom.tuning.judging import assess
-from fathom.tuning.policy.experiments import experiments
+from fathom.tuning.policy.experiments import control, experiments
 from fathom.tuning.policy.option import ProbePlan
-from fathom.tuning.policy.scheduled_looks import control
-from fathom.tuning.situation import Situation
 from unit.tuning.plant import HARD, MIDDLE, SETTINGS, WINDOW_30, Fleet, Hardware, hours_long
 
 WINDOW_S = 10.0

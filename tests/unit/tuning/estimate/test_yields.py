@@ -5,8 +5,8 @@ from math import log, sqrt
 
 import pytest
 
-from fathom.core.measurement import Cell, CellCounts, StepKind
-from fathom.tuning.buckets import buckets
+from fathom.engine.depth import buckets
+from fathom.measurement.counters import Cell, CellCounts, StepKind
 from fathom.tuning.estimate.yields import CutLengths, Yields
 
 NOW_S = 1_800_000_000.0

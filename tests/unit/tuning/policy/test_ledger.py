@@ -6,9 +6,10 @@ from math import exp
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
 from fathom.engine.depth import flat
-from fathom.tuning.checks.returning import REST_S
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
+from fathom.measurement.deltas import PodDelta
+from fathom.tuning.checks.moves import REST_S
 from fathom.tuning.interface import Action
 from fathom.tuning.policy.ledger import HOUR_S, MOST_BEHIND_LOSS, Ledger
 from unit.tuning.plant import HARD, START_S, WINDOW_30, Fleet, hours_long, value

@@ -3,13 +3,11 @@ from math import log1p
 
 import pytest
 
+from fathom.tuning.assessment import assess
 from fathom.tuning.estimate.prompts import NO_PROMPTS
-from fathom.tuning.judging import assess
-from fathom.tuning.policy.experiments import experiments
-from fathom.tuning.policy.option import LeftOut, ProbePlan
+from fathom.tuning.policy.experiments import control, experiments
+from fathom.tuning.policy.option import LeftOut, ProbePlan, Visit
 from fathom.tuning.policy.policy import Policy
-from fathom.tuning.policy.scheduled_looks import control
-from fathom.tuning.policy.visit import Visit
 from unit.tuning.plant import EASY, SETTINGS, Fleet
 
 

@@ -9,26 +9,18 @@ import pytest
 
 from fathom.api.choices import Objective
 from fathom.api.conditions import Reason
-from fathom.core.measurement import (
-    Cell,
-    CellCounts,
-    EngineCounts,
-    Histogram,
-    PodDelta,
-    StepKind,
-)
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, Histogram, StepKind
+from fathom.measurement.deltas import PodDelta
+from fathom.tuning.assessment import assess
 from fathom.tuning.checks.probing import start_probe
 from fathom.tuning.estimate.tail import HALF_LIFE_S, LEAST_REQUESTS, Tail
 from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.interface import Action
-from fathom.tuning.judging import assess
-from fathom.tuning.policy.experiments import experiments
-from fathom.tuning.policy.option import ProbePlan
+from fathom.tuning.policy.experiments import control, experiments
+from fathom.tuning.policy.option import ProbePlan, Visit
 from fathom.tuning.policy.policy import MEND_Z, Policy
-from fathom.tuning.policy.scheduled_looks import control
 from fathom.tuning.policy.slo import LEAVE_ABOVE_SHARE, Slo, mean_slope
 from fathom.tuning.policy.value import CERTAIN_Z, Gain
-from fathom.tuning.policy.visit import Visit
 from fathom.tuning.state import TuningState
 from unit.tuning.plant import TPOT_BOUNDS, WINDOW_30, Fleet, Hardware, hours_long, slow_tpot
 

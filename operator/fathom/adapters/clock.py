@@ -1,9 +1,0 @@
-import time
-
-
-class SystemClock:
-    """The machine's own wall clock."""
-
-    def now_s(self) -> float:
-        """Unix seconds."""
-        return time.time()

@@ -1,0 +1,202 @@
+"""Queries to a Prometheus, or to whatever answers at its URL: bounded, answers checked."""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_address
+from math import isfinite
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from fathom.adapters.http import BadAnswerError, Room, TooLargeError, whole_answer
+from fathom.adapters.series import FAMILIES
+
+POD_LABELS: Final = ("pod", "kubernetes_pod_name")
+NAMESPACE_LABELS: Final = ("namespace", "kubernetes_namespace")
+"""By the Prometheus operator, and by the annotation-driven scrape configurations."""
+LABEL_PAIRS: Final = tuple(zip(POD_LABELS, NAMESPACE_LABELS, strict=True))
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class PrometheusUnreadableError(Exception):
+    """There is no usable answer; the message says where and why, without the full stop."""
+
+
+class PrometheusAnswerTooLargeError(PrometheusUnreadableError):
+    """Its answer is larger than one may be; one to a smaller question may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series of a range selector's answer."""
+
+    metric: dict[str, str]
+    values: tuple[tuple[float, float], ...]
+    """Pairs of Unix seconds and value, ascending; at least one."""
+
+    @property
+    def name(self) -> str:
+        return self.metric.get("__name__", "")
+
+    @property
+    def pod(self) -> str:
+        return next(self.metric[label] for label in POD_LABELS if label in self.metric)
+
+    @property
+    def ip(self) -> str:
+        """Where it was scraped; empty: somebody relabelled it."""
+        return _ip_in(self.metric.get("instance", ""))
+
+    @property
+    def target(self) -> tuple[str, str]:
+        return (self.metric.get("job", ""), self.metric.get("instance", ""))
+
+
+class PrometheusQuery:
+    """One Prometheus. Nothing is sent before the first question."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        *,
+        timeout_s: float,
+        most_bytes: int,
+        room: Room,
+        labels: Mapping[str, str] = NO_LABELS,
+    ) -> None:
+        """Borrow a session; the caller closes it.
+
+        Args:
+            session: best one from `http_session`.
+            url: base URL of the Prometheus.
+            timeout_s: seconds one query may take in all.
+            most_bytes: of one answer.
+            room: shared with other answers that are read at the same time.
+            labels: that every series has to have, beside what a question names.
+        """
+        self.where = f"Prometheus at {_host(url)}"
+        self._session = session
+        self._url = f"{url.rstrip('/')}/api/v1/query"
+        self._timeout_s = timeout_s
+        self._most_bytes = most_bytes
+        self._room = room
+        self.labels = labels
+        self._of_all = [(label, any_of([value])) for label, value in labels.items()]
+
+    async def series(
+        self,
+        patterns: Mapping[str, str],
+        lookback_s: float,
+        *,
+        families: Collection[str] = FAMILIES,
+        at_s: float | None = None,
+    ) -> tuple[Series, ...]:
+        """Ask for a range selector's series. Idempotent.
+
+        Args:
+            patterns: an anchored regular expression (RE2) per label.
+            lookback_s: length of the range in seconds, to the millisecond.
+            families: that are asked for; unless given, all that are read.
+            at_s: the end of the range (Unix seconds); None: now.
+
+        Raises:
+            PrometheusAnswerTooLargeError: its answer is larger than one may be.
+            PrometheusUnreadableError: it is away, too slow, refuses, or is no Prometheus.
+        """
+        query = selector([*patterns.items(), *self._of_all], lookback_s, families)
+        time = {} if at_s is None else {"time": str(at_s)}
+        try:
+            answer = await whole_answer(
+                self._session,
+                self._url,
+                params={"query": query, **time},
+                most_bytes=self._most_bytes,
+                timeout_s=self._timeout_s,
+                room=self._room,
+            )
+            return tuple(_series_of(answer))
+        except TooLargeError as error:
+            raise PrometheusAnswerTooLargeError(self._unreadable(str(error))) from error
+        except BadAnswerError as error:
+            raise self.unreadable(str(error)) from error
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+            raise self.unreadable(
+                "its answer is not a Prometheus's; check the URL (metrics.prometheusURL)"
+            ) from error
+
+    def unreadable(self, why: str) -> PrometheusUnreadableError:
+        return PrometheusUnreadableError(self._unreadable(why))
+
+    def _unreadable(self, why: str) -> str:
+        return f"{self.where} cannot be read: {why}"
+
+
+def any_of(values: Iterable[str]) -> str:
+    """A pattern that matches exactly these label values."""
+    return "|".join(re.escape(value) for value in values)
+
+
+def selector(
+    patterns: Iterable[tuple[str, str]], lookback_s: float, families: Collection[str] = FAMILIES
+) -> str:
+    """A range selector.
+
+    Args:
+        patterns: labels, and for each an anchored regular expression (RE2). All hold, also of two
+            for one label.
+        lookback_s: length of the range in seconds, to the millisecond.
+        families: that are asked for; unless given, all that are read.
+    """
+    matchers = [("__name__", any_of(sorted(families))), *patterns]
+    # A PromQL string literal's escapes are JSON's and more, but for halves of characters.
+    terms = ",".join(
+        f"{label}=~{json.dumps(pattern, ensure_ascii=False)}" for label, pattern in matchers
+    )
+    return f"{{{terms}}}[{round(1000 * lookback_s)}ms]"
+
+
+@lru_cache(maxsize=8192)  # asked of each series, and all of a scrape say the same
+def _ip_in(instance: str) -> str:
+    host = instance.rpartition(":")[0].strip("[]")
+    try:
+        ip_address(host)
+    except ValueError:
+        return ""
+    return host
+
+
+def _host(url: str) -> str:
+    """Of a URL, for sentences: the rest of it may hold what is nobody else's business."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2] or "a URL without a host"
+    except ValueError:
+        return "a URL without a host"
+
+
+def _series_of(answer: bytes) -> Iterator[Series]:
+    """What a Prometheus's answer holds.
+
+    By hand, and up to the first thing that is wrong: pydantic would list all of them, and a few
+    megabytes of nonsense become gigabytes of complaints.
+
+    Raises:
+        ValueError, LookupError, TypeError, OverflowError, RecursionError: it is not a Prometheus's.
+    """
+    for each in json.loads(answer)["data"]["result"]:
+        metric = each["metric"]
+        # Hundreds of thousands of these, hence in C where that is as short.
+        moments = [float(at_s) for at_s, _ in each["values"]]
+        if not moments or not all(map(isfinite, moments)):
+            raise ValueError
+        if not isinstance(metric, dict) or not set(map(type, metric.values())) <= {str}:
+            raise TypeError
+        if metric.keys().isdisjoint(POD_LABELS):
+            raise LookupError
+        values = [float(value) for _, value in each["values"]]
+        yield Series(metric, tuple(zip(moments, values, strict=True)))

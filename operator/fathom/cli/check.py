@@ -1,0 +1,260 @@
+"""`fathom check`: what it says of a resource, line by line."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final
+
+import typer
+
+from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
+from fathom.adapters.model_files import is_directory, local_facts
+from fathom.adapters.ports import ModelHub
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.cli.live_check import WAIT_S, live_check
+from fathom.cli.options import Context, Kubeconfig, Namespace, names_beginning, refuse
+from fathom.cli.resources import (
+    REFUSED,
+    Files,
+    FilesByFlag,
+    Judgement,
+    judged,
+    named,
+    read,
+    tell,
+)
+from fathom.engine.depth_set import WIDEST_GRID, richer_tokens
+from fathom.engine.profile import EngineProfile
+from fathom.engine.start import EngineStart
+from fathom.model_facts import ModelConfig, ModelFacts, ModelRef, model_refs
+from fathom.resource import SpeculativeDeployment
+from fathom.rollout.comparison import HAS
+from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
+from fathom.rollout.revision import revision_of
+from fathom.validation.engine_checks import graph_price
+from fathom.validation.model_input import PreflightInput
+from fathom.validation.size_checks import GIB, GraphCost, graph_cost, memory_estimate
+
+_LONGEST_TIMEOUT_S: Final = 600.0
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[str]:
+    """The lines. What stands against it is said elsewhere.
+
+    Args:
+        resource: that `parse` accepted.
+        judgement: of it.
+    """
+    spec, given = resource.spec, judgement.candidate.models
+    verdict = judgement.candidate.verdict
+    state = "refused" if judgement.errors else f"valid, revision {revision_of(resource)}"
+    yield f"{resource.metadata.name}: {state}"
+    yield f"  draft: {verdict.reason}: {verdict.message}"
+    yield f"  depth: {_depth(resource.engine)}"
+    if resource.engine.live:
+        yield f"  CUDA graphs: {_graphs(resource.engine)}"
+    yield from _compared(resource)
+    yield f"  target model: {_model(spec.model.id, given.target)}"
+    if spec.draft.id and spec.drafts:
+        yield f"  draft model: {_model(spec.draft.id, given.draft)}"
+    yield f"  family: {verdict.family or 'unknown'}"
+    if not spec.draft.method.looks_up_ngrams:
+        yield f"  memory of one GPU: {_memory(given)}"
+    for warning in judgement.warnings:
+        yield f"  warning: {warning}"
+
+
+def _compared(resource: SpeculativeDeployment) -> Iterator[str]:
+    spec = resource.spec
+    arm = arm_of(spec)
+    if arm is None or spec.compares is None:
+        return
+    if waits := why_no_arm(spec):
+        yield f"  comparison: {waits}."
+        return
+    what, revision = HAS[spec.compares], revision_of(resource.with_spec(arm))
+    others = beside_arm(spec)
+    yield f"  comparison: one replica {what}, revision {revision}, with {others} others."
+
+
+def _depth(engine: EngineProfile) -> str:
+    spec, refusal = engine.spec, engine.not_live
+    if not spec.drafts:
+        return "none: speculation.drafting is Disabled."
+    if not spec.tunable:
+        return f"Static: {spec.speculation.tokens}, as tuning.mode asks."
+    if refusal is not None:
+        return f"{refusal.reason}: {refusal.sentence}"
+    speculation = spec.speculation
+    chosen = [each for each in engine.depths if each >= speculation.min_tokens]
+    richer = richer_tokens(speculation) if engine.start.captures_graphs else None
+    more = f" With tokens {richer} there would be more between them." if richer else ""
+    more += _synchronous(engine.start)
+    return f"Live: one of {', '.join(map(str, chosen))}, starting at {speculation.tokens}.{more}"
+
+
+def _synchronous(start: EngineStart) -> str:
+    why = start.synchronous
+    if not why:
+        return ""
+    live = f" Without asynchronous scheduling ({why}) it is live"
+    if grammars := start.grammars:
+        return (
+            f"{live}, but most steps with a grammar, as {grammars} lets requests have, mix depths "
+            "and count for nothing (0 to 18 % counted where it was run), so the tuner learns "
+            f"little: {start.remedy_of_synchronous}."
+        )
+    return (
+        f"{live} all the same, but of steps with a grammar (structured output) most mix depths "
+        "and count for nothing."
+    )
+
+
+def _graphs(engine: EngineProfile) -> str:
+    price = graph_price(engine)
+    if isinstance(price, str):
+        return f"{price}."
+    depth, (live, static) = engine.spec.speculation.tokens, price.captured
+    whose = "" if price.counts_draft else " of the target"
+    reach, missed = price.live.reach(depth), price.live.missed(depth)
+    reaches_all = reach == price.live.max_num_seqs
+    beyond = "" if reaches_all else f"; none for batches above {reach} at depth {depth}"
+    with_live, without = graph_cost(price.live.captured), graph_cost(price.static.captured)
+    return (
+        f"{live}{whose} to capture, {static} if depth were not live{beyond} (by vLLM's own "
+        f"rules). Estimated: {_gib(with_live.memory_bytes)} of each GPU, "
+        f"{_gib(without.memory_bytes)} if depth were not live, and {_minutes(with_live)} of the "
+        f"start.{_missed(engine.spec, missed) if missed else ''}"
+    )
+
+
+def _minutes(cost: GraphCost) -> str:
+    least, most = max(1, round(cost.least_seconds / 60)), max(1, round(cost.most_seconds / 60))
+    return f"{least} to {most} minutes" if most > least else "about a minute"
+
+
+def _missed(spec: SpeculativeDeploymentSpec, batches: int) -> str:
+    why = (
+        "--max-num-seqs leaves no place in the startup schedule for each depth: raise it."
+        if spec.speculation.depths is None
+        else "other depths take it: leave out speculation.depths, or name depths of which each, "
+        f"plus one, divides one number up to {WIDEST_GRID}."
+    )
+    return f" Without a full graph at depth {spec.speculation.tokens}, batches: {batches}; {why}"
+
+
+def _model(named: str, facts: ModelFacts) -> str:
+    if facts.config is None:
+        return f"{named}: its config.json is not at hand ({facts.explanation})"
+    return f"{named}: {_shape(facts.config)}"
+
+
+def _memory(given: PreflightInput) -> str:
+    estimate = memory_estimate(given)
+    accelerator = given.spec.node_pool.accelerator
+    parts = [
+        f"target {_gib(estimate.target_bytes)}",
+        f"draft {_gib(estimate.draft_bytes)}",
+        f"KV cache of drafts {_gib(estimate.lookahead_bytes)}",
+        *([f"CUDA graphs about {_gib(estimate.graphs_bytes)}"] if estimate.graphs_bytes else []),
+        f"{accelerator} has {_gib(estimate.memory_bytes)}",
+    ]
+    return ", ".join(parts)
+
+
+def _gib(size_bytes: int | None) -> str:
+    if size_bytes is None:
+        return "unknown"
+    return f"{size_bytes / GIB:.1f} GiB" if size_bytes >= GIB / 10 else "under 0.1 GiB"
+
+
+def _shape(config: ModelConfig) -> str:
+    """A model's shape in words, such as `LlamaForCausalLM, hidden 8192, vocabulary 128256`."""
+    parts = [config.architecture or "unnamed architecture"]
+    if config.hidden_size is not None:
+        parts.append(f"hidden {config.hidden_size}")
+    if config.vocab_size is not None:
+        parts.append(f"vocabulary {config.vocab_size}")
+    if config.draft_vocab_size not in {None, config.vocab_size}:
+        parts.append(f"of which it drafts {config.draft_vocab_size}")
+    return ", ".join(parts)
+
+
+@app.command()
+def check_command(
+    files: Files = None,
+    *,
+    filename: FilesByFlag = None,
+    live: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=names_beginning,
+            help="Instead of files: have the operator compare what a running one says with and "
+            "without speculation.",
+        ),
+    ] = "",
+    wait: Annotated[
+        float, typer.Option(min=1, help="With --live: seconds to wait for the operator's answer.")
+    ] = WAIT_S,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+    offline: Annotated[
+        bool,
+        typer.Option(
+            "--offline", help="Ask no hub; look into its cache. HF_HUB_OFFLINE=1 does the same."
+        ),
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1, max=_LONGEST_TIMEOUT_S, help="Seconds that one request to the hub may take."
+        ),
+    ] = TIMEOUT_S,
+) -> None:
+    """Say what is wrong with a SpeculativeDeployment, or what is known of its models and depth.
+
+    Reads the config.json of target and draft, from an absolute directory or from the Hugging Face
+    Hub (HF_TOKEN, HF_ENDPOINT), and no weights. Exit code 2: something is refused.
+
+    With --live NAME, no file is read: a few prompts are asked of replicas in the cluster, at depth
+    0 and at the deepest depth in force. Exit codes: 0, the same tokens; 1, not so; 2, not checked.
+    """
+    manifests = named(files, filename)
+    if bool(manifests) == bool(live):
+        refuse("Name either files (-f FILE) or a running SpeculativeDeployment (--live NAME).")
+    if live:
+        raise typer.Exit(
+            live_check(
+                live, namespace=namespace, context=context, kubeconfig=kubeconfig, wait_s=wait
+            )
+        )
+    hub = HuggingFaceHub(offline=offline, timeout_s=timeout)
+    refused = False
+    for document in read(manifests):
+        if not isinstance(document.parsed, SpeculativeDeployment):
+            tell(document.where, document.parsed)
+            refused = True
+            continue
+        models = asyncio.run(_looked_up(document.parsed, hub))
+        judgement = judged(document.parsed, models)
+        tell(document.where, judgement.errors)
+        refused = refused or bool(judgement.errors)
+        for line in lines_of(document.parsed, judgement):
+            typer.echo(line)
+    raise typer.Exit(REFUSED if refused else 0)
+
+
+async def _looked_up(
+    resource: SpeculativeDeployment, hub: ModelHub
+) -> Mapping[ModelRef, ModelFacts]:
+    refs = model_refs(resource.spec)
+    facts = await asyncio.gather(*(_look_up(ref, hub) for ref in refs))
+    return dict(zip(refs, facts, strict=True))
+
+
+async def _look_up(ref: ModelRef, hub: ModelHub) -> ModelFacts:
+    if is_directory(ref):
+        return await asyncio.to_thread(local_facts, ref)
+    return await hub.look_up(ref)

@@ -1,0 +1,243 @@
+"""`fathom explain`: what was measured, what is uncertain, and why each batch has its depth."""
+
+from collections.abc import Iterable, Iterator
+from math import expm1
+from typing import Final
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from fathom.adapters.ports import SystemClock
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
+from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
+from fathom.cli.cluster import LiveResource, read_resource
+from fathom.cli.options import Context, Kubeconfig, Name, Namespace
+from fathom.cli.target import on_resource, valid
+from fathom.engine.depth import summary
+from fathom.resource import SpeculativeDeployment, why_not_live
+from fathom.tuning.alarms.alarm import Alarm
+from fathom.tuning.explanation import (
+    BucketExplanation,
+    Explanation,
+    PositionExplanation,
+    Worth,
+    explain,
+)
+from fathom.tuning.interface import settings_from
+
+_LITTLE: Final = 0.005
+"""Shares below half a percent are shown as none."""
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def explanation_view(explanation: Explanation) -> Group:
+    """All of it: tables first, then sentences."""
+    return Group(*_parts(explanation))
+
+
+def bullets(title: str, sentences: Iterable[str]) -> Iterator[RenderableType]:
+    """A title and a sentence a line; nothing at all without sentences."""
+    lines = tuple(sentences)
+    if lines:
+        yield Text(f"\n{title}", style="bold")
+        for line in lines:
+            yield Padding(Text(line), (0, 0, 0, 2))
+
+
+def alarm_sentence(alarm: Alarm) -> str:
+    """What was seen, and what to do."""
+    return f"{alarm.kind}/{alarm.reason}: {alarm.message} {alarm.recommendation}"
+
+
+def _parts(explanation: Explanation) -> Iterator[RenderableType]:
+    if explanation.schedule:
+        yield Text.assemble(
+            ("Depth in force ", "bold"),
+            f"{summary(explanation.schedule)} (generation {explanation.generation}): ",
+            ", ".join(
+                f"{part.depth} at batch {part.first}-{part.last}" for part in explanation.schedule
+            ),
+        )
+    if explanation.nothing:
+        yield Text(f"\n{explanation.nothing}")
+        return
+    yield Text()
+    yield surface_table(explanation)
+    if explanation.positions:  # else drafts are cut, and nobody knows which were verified
+        yield acceptance_table(explanation.positions)
+    yield from bullets(
+        "Why each batch has its depth",
+        (f"{each.batches} at {each.depth}: {each.why}" for each in explanation.buckets),
+    )
+    yield from bullets("What it is unsure of", explanation.doubts)
+    yield from bullets("What it would do next", [explanation.next_step])
+    yield from bullets("What would change its mind", explanation.turning_points)
+    yield from bullets("Alarms", map(alarm_sentence, explanation.alarms))
+    for whom, apart in explanation.apart:
+        yield Text(f"\nTuned apart: {whom}", style="bold")
+        yield from _parts(apart)
+
+
+def surface_table(explanation: Explanation) -> Table:
+    """Value per batch and depth, relative to the user's own depth."""
+    title = f"Tokens per second by batch and depth, over depth {explanation.tokens}"
+    table = Table(
+        title=title,
+        title_justify="left",
+        caption="▶ in force   ~ predicted   ± one standard error   ? not measured",
+        caption_justify="left",
+        min_width=len(title) + 1,
+    )
+    table.add_column("batch", no_wrap=True)
+    table.add_column("load", justify="right")
+    for worth in explanation.buckets[0].worths:
+        table.add_column(str(worth.depth), justify="right", no_wrap=True)
+    for bucket in explanation.buckets:
+        load = f"{bucket.share:.0%}" if bucket.share >= _LITTLE else "–"
+        table.add_row(
+            bucket.batches.removeprefix("batch "),
+            load,
+            *(_worth(each, bucket, explanation.tokens) for each in bucket.worths),
+        )
+    return table
+
+
+def _worth(worth: Worth, bucket: BucketExplanation, tokens: int) -> Text:
+    """Two lines: the value, and below it the error."""
+    mark = "▶" if worth.depth == bucket.depth else ""
+    style = "bold" if mark else ""
+    gain = worth.gain
+    if gain is None:
+        return Text(f"{mark}?", style=style)
+    if worth.depth == tokens:
+        return Text(f"{mark}{0:.1%}", style=style)
+    if not gain.measured:
+        mark, style = f"{mark}~", style or "dim"
+    return Text(f"{mark}{expm1(gain.mean):+.1%}\n±{gain.sd:.1%}", style=style)
+
+
+def acceptance_table(positions: Iterable[PositionExplanation]) -> Table:
+    """Acceptance by draft position."""
+    table = Table(title="Acceptance by position", title_justify="left")
+    table.add_column("position", no_wrap=True)
+    columns = tuple(positions)
+    for each in columns:
+        table.add_column(str(each.position), justify="right", no_wrap=True)
+
+    def row(name: str, values: Iterable[str]) -> None:
+        cells = (
+            Text(value if each.measured else f"~{value}", style="" if each.measured else "dim")
+            for value, each in zip(values, columns, strict=True)
+        )
+        table.add_row(name, *cells)
+
+    row("accepted", (f"{each.acceptance:.0%}" for each in columns))
+    row("±", (f"{each.error:.0%}" for each in columns))
+    row("survival", (f"{each.survival:.2f}" for each in columns))
+    row("acceptance length", (f"{each.acceptance_length:.2f}" for each in columns))
+    return table
+
+
+@app.command()
+def explain_command(
+    name: Name,
+    *,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say what a tuner has measured, why each batch has its depth, and what it is unsure of."""
+    key, live = on_resource(
+        name, read_resource, namespace=namespace, context=context, kubeconfig=kubeconfig
+    )
+    resource = valid(key, live)
+    console = Console()
+    for part in live_view(resource, live, SystemClock().now_s()):
+        console.print(part)
+
+
+def live_view(
+    resource: SpeculativeDeployment, live: LiveResource, now_s: float
+) -> Iterator[RenderableType]:
+    """All that is shown of one resource."""
+    speculation, tuning = resource.spec.speculation, resource.spec.speculation.tuning
+    yield Text.assemble(
+        (resource.metadata.name, "bold"),
+        f": mode {tuning.mode}, objective {tuning.objective}, tokens {speculation.tokens} within "
+        f"{speculation.min_tokens} to {speculation.effective_max_tokens}",
+    )
+    yield from (Text(line) for line in _at_present(resource, live.status))
+    if resource.spec.tunable and resource.spec.drafts:
+        engine = resource.engine
+        settings = settings_from(speculation, engine.max_num_seqs, engine.depths)
+        ready = live.status.ready_replicas or None
+        found = explain(
+            live.state,
+            settings,
+            live.document,
+            now_s,
+            pods=ready,
+            live=not why_not_live(resource, live.status),
+        )
+        yield explanation_view(found)
+    yield from bullets("What needs attention", attention(live.status))
+    if live.status.tuning.history:
+        yield Text()
+        yield history_table(live.status.tuning.history)
+
+
+def attention(status: SpeculativeDeploymentStatus) -> Iterator[str]:
+    """Conditions that are not as they should be; alarms are told by the explanation itself."""
+    good: dict[ConditionType | AlarmKind, ConditionStatus] = {
+        ConditionType.READY: ConditionStatus.TRUE,
+        ConditionType.DEGRADED: ConditionStatus.FALSE,
+    }
+    for each in status.conditions:
+        if each.status != good.get(each.type, each.status) and not isinstance(each.type, AlarmKind):
+            yield f"{each.type}={each.status}, {each.reason}: {each.message}"
+
+
+def history_table(history: tuple[DecisionStatus, ...]) -> Table:
+    """The last decisions, newest first."""
+    table = Table(title="Last decisions", title_justify="left")
+    for column in ("at", "action", "why"):
+        table.add_column(column, no_wrap=column != "why")
+    table.add_column("expected", justify="right")
+    table.add_column("measured", justify="right")
+    for each in history:
+        table.add_row(
+            each.at,
+            each.action,
+            Text(each.message or each.reason),
+            _percent(each.expected_gain_percent),
+            _percent(each.measured_gain_percent),
+        )
+    return table
+
+
+def _at_present(
+    resource: SpeculativeDeployment, status: SpeculativeDeploymentStatus
+) -> Iterator[str]:
+    measured = status.measured
+    if measured.at:
+        yield (
+            f"{measured.tokens_per_second} tokens per second, acceptance length "
+            f"{measured.acceptance_length or 'unknown'}, gain over tokens "
+            f"{_percent(measured.gain_percent) or 'not known yet'} (at {measured.at})"
+        )
+    if not resource.spec.tunable:
+        yield f"Mode Static: depth stays at {resource.spec.speculation.tokens}; nothing is tuned."
+    elif why := why_not_live(resource, status):
+        yield f"Depth cannot be changed live: {why}"
+    elif status.engine.reason:
+        yield f"Depth can be changed live: {status.engine.reason}"
+    for each in status.conditions:
+        if each.type is ConditionType.TUNING:
+            yield f"{each.reason}: {each.message}"
+
+
+def _percent(value: str) -> str:
+    return f"{value} %" if value else ""

@@ -1,0 +1,87 @@
+"""Options that several commands share, how they refuse, and what a shell completes."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
+from pathlib import Path
+from typing import Annotated, Final, NoReturn
+
+import typer
+
+from fathom.adapters import kube_config
+from fathom.adapters.kube_config import NoClusterError
+from fathom.adapters.ports import KubeError
+from fathom.cli.cluster import connected, read_all
+from fathom.cli.resources import REFUSED
+
+TIMEOUT_S: Final = 2.0
+"""Longer than that, nobody waits for a Tab."""
+Namespace = Annotated[
+    str, typer.Option("-n", "--namespace", help="Default: the context's, as with kubectl.")
+]
+Context = Annotated[str, typer.Option(help="Of the kubeconfig; default: its current one.")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="Default: what KUBECONFIG names, else ~/.kube/config.")
+]
+
+
+def names_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
+    """SpeculativeDeployments whose names begin so; none where the cluster does not answer in time.
+
+    Args:
+        ctx: of the command that is typed, with the options before the name.
+        incomplete: what stands there of the name.
+    """
+    chosen = ctx.params
+    kubeconfig = Path(chosen["kubeconfig"]) if chosen.get("kubeconfig") else None
+    namespace, context = (str(chosen.get(each) or "") for each in ("namespace", "context"))
+    try:
+        # The client prints what it does not find.
+        with redirect_stderr(StringIO()):
+            found = asyncio.run(_names(namespace, kubeconfig, context))
+    except (NoClusterError, KubeError, TimeoutError, OSError):
+        return []
+    return [name for name in found if name.startswith(incomplete)]
+
+
+async def _names(namespace: str, kubeconfig: Path | None, context: str) -> list[str]:
+    async with asyncio.timeout(TIMEOUT_S), connected(kubeconfig, context) as kube:
+        where = namespace or kube_config.namespace(kubeconfig, context)
+        return [each.key.name for each in await read_all(kube, where)]
+
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Of the SpeculativeDeployment.", autocompletion=names_beginning
+    ),
+]
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turns what a cluster cannot give into a sentence and exit code 2."""
+    try:
+        yield
+    except NoClusterError as error:
+        refuse(str(error))
+    except KubeError as error:
+        refuse(kube_sentence(error))
+
+
+def refuse(sentence: str) -> NoReturn:
+    """Say why on stderr, and end.
+
+    Raises:
+        typer.Exit: always, with exit code 2.
+    """
+    typer.echo(sentence, err=True)
+    raise typer.Exit(REFUSED)
+
+
+def kube_sentence(error: KubeError) -> str:
+    """What went wrong with the API server, and what to look at."""
+    if error.forbidden:
+        return f"The API server does not let you do this: {error.message}"
+    return f"The API server cannot be asked: {error.message}"

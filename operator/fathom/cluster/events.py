@@ -1,0 +1,169 @@
+"""Events: what `kubectl describe` shows of what was done and why."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api import names
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, EventReason, Reason
+from fathom.api.status import Condition, SpeculativeDeploymentStatus
+from fathom.cluster.manifest import Manifest, Meta
+from fathom.text import counted, shortened
+from fathom.times import is_over, rfc3339
+
+LONGEST_MESSAGE: Final = 1024
+"""The API server refuses longer ones."""
+
+
+_ABNORMAL: Final = frozenset({ConditionType.DEGRADED, *AlarmKind})
+"""Conditions that are bad when true."""
+HOUR_S: Final = 3600.0
+AN_HOUR: Final = 20
+"""Events of one reason: a tuner that moves every three minutes is told in full."""
+
+
+class Severity(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that people should hear of, once."""
+
+    severity: Severity
+    reason: str
+    """An `EventReason`, a condition's `Reason`, or made of an alarm or of what the tuner does."""
+    message: str
+
+
+def transitions(
+    new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None
+) -> tuple[Event, ...]:
+    """One event for each condition that became another, in words.
+
+    Tuning is not among them: its notable decisions have events of their own. Of Progressing only
+    what a person did is: rollouts have events of their own, too.
+    """
+    before = {each.type: each for each in old.conditions} if old else {}
+    found = [
+        _event(each)
+        for each in new.conditions
+        if each.type in {ConditionType.READY, *_ABNORMAL} and _news(each, before.get(each.type))
+    ]
+    return (*found, *_pause(new, before.get(ConditionType.PROGRESSING)))
+
+
+def _pause(new: SpeculativeDeploymentStatus, old: Condition | None) -> tuple[Event, ...]:
+    """That a person has paused it, or ended that."""
+    now = next((each for each in new.conditions if each.type is ConditionType.PROGRESSING), None)
+    is_paused, was_paused = (
+        each is not None and each.reason == Reason.PAUSED for each in (now, old)
+    )
+    if is_paused == was_paused or now is None:
+        return ()
+    if is_paused:
+        return (Event(Severity.NORMAL, Reason.PAUSED, now.message),)
+    return (Event(Severity.NORMAL, EventReason.RESUMED, f"the pause is over: {now.message}"),)
+
+
+def _news(new: Condition, old: Condition | None) -> bool:
+    if old is None:
+        # A first look that finds nothing wrong and nothing ready is no news.
+        return new.status is ConditionStatus.TRUE
+    if new.type in _ABNORMAL and new.status is ConditionStatus.TRUE:
+        return (new.status, new.reason) != (old.status, old.reason)
+    return new.status is not old.status
+
+
+def _event(condition: Condition) -> Event:
+    good = condition.type not in _ABNORMAL
+    well = (condition.status is ConditionStatus.TRUE) is good
+    if condition.type is ConditionType.DEGRADED and well:
+        return Event(Severity.NORMAL, EventReason.RECOVERED, "everything is as expected again.")
+    if isinstance(condition.type, AlarmKind):
+        name = f"{condition.type}{'Over' if well else ''}"
+        severity = Severity.NORMAL if well else Severity.WARNING
+        return Event(severity, name, condition.message)
+    return Event(Severity.NORMAL if well else Severity.WARNING, condition.reason, condition.message)
+
+
+def event_manifest(event: Event, about: Meta, now_s: float, reporter: str) -> Manifest:
+    """The Event object. Its name is the server's choice: two of a kind may fall into one second.
+
+    Args:
+        event: what it says.
+        about: the SpeculativeDeployment.
+        now_s: Unix seconds.
+        reporter: who reports, such as the operator's pod.
+    """
+    at = rfc3339(now_s)
+    involved: dict[str, JsonValue] = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": about.name,
+        "namespace": about.namespace,
+        "uid": about.uid,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{about.name}.", "namespace": about.namespace},
+        "involvedObject": involved,
+        "type": event.severity.value,
+        "reason": event.reason,
+        "message": shortened(event.message, LONGEST_MESSAGE),
+        "source": {"component": names.FIELD_MANAGER},
+        "reportingComponent": f"{names.GROUP}/operator",
+        "reportingInstance": reporter,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class EventPace:
+    """What was posted of each reason lately, and how much was kept back since."""
+
+    posted_at_s: Mapping[str, tuple[float, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """By reason, Unix seconds, of the last hour."""
+    kept_back: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By reason, since the last one that was posted."""
+
+    def let_through(
+        self, events: Sequence[Event], now_s: float
+    ) -> tuple["EventPace", tuple[Event, ...]]:
+        """Those that may be posted now; the first after a gap says how many were not.
+
+        Args:
+            events: that are to be told.
+            now_s: Unix seconds.
+        """
+        posted = {
+            reason: lately
+            for reason, times in self.posted_at_s.items()
+            if (lately := tuple(each for each in times if not is_over(each, HOUR_S, now_s)))
+        }
+        kept_back, let = dict(self.kept_back), []
+        for event in events:
+            before = posted.get(event.reason, ())
+            if len(before) >= AN_HOUR:
+                kept_back[event.reason] = kept_back.get(event.reason, 0) + 1
+                continue
+            posted[event.reason] = (*before, now_s)
+            more = kept_back.pop(event.reason, 0)
+            let.append(_with_count(event, more) if more else event)
+        return EventPace(MappingProxyType(posted), MappingProxyType(kept_back)), tuple(let)
+
+
+def _with_count(event: Event, more: int) -> Event:
+    others = counted(more, "more event", "more events")
+    message = f"{event.message} ({others} {event.reason} before it: at most {AN_HOUR} an hour.)"
+    return replace(event, message=message)

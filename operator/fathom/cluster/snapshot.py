@@ -1,0 +1,112 @@
+"""All the operator may know when it decides, gathered once and frozen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fathom.api.newer_release import pruned, read_known
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.cluster.kinds import Kind, ObjectKey, ServedApis
+from fathom.cluster.manifest import Manifest, Meta
+from fathom.cluster.observed import ObservedConfigMap, ObservedJob, ObservedNode, ObservedWorkload
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.engine.depth import DepthDocument
+from fathom.measurement.counters import PodCounters
+from fathom.measurement.scrape_failures import Unread
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What the API server held at one moment."""
+
+    read_at_s: float
+    resource: Manifest
+    """The SpeculativeDeployment as it was read, valid or not, without `unknown`."""
+    metadata: Meta
+    status: SpeculativeDeploymentStatus | None
+    """None: none written yet, or not by this version."""
+    workloads: tuple[ObservedWorkload, ...]
+    pods: tuple[ObservedPod, ...]
+    config_maps: tuple[ObservedConfigMap, ...]
+    depth: DepthDocument | None
+    """The depth document; None: none, or not a readable one."""
+    tuning: Mapping[str, str]
+    """What survives a restart of the operator, as it was last written."""
+    live: Mapping[tuple[Kind, str], Manifest] = field(repr=False)
+    """Every child as it was read, to compare with what is rendered."""
+    foreign: Mapping[tuple[Kind, str], Meta] = field(default_factory=dict)
+    """What bears a name that the resource needs, and is not its own."""
+    optional: frozenset[Kind] = frozenset()
+    """Of the kinds that are made only where that can be done, those that can be made here."""
+    served: ServedApis = field(default_factory=ServedApis)
+    """What the cluster has."""
+    jobs: tuple[ObservedJob, ...] = ()
+    """That fetch weights."""
+    refused_pods: Mapping[str, str] = field(default_factory=dict)
+    """By LeaderWorkerSet or Job: why pods of it are not created, in the cluster's words."""
+    unknown: tuple[str, ...] = ()
+    """Fields of the resource that its CRD knows and this release does not."""
+    nodes: tuple[ObservedNode, ...] = ()
+    """The cluster's, while a pod finds none; empty: no need to know, or no right to."""
+    bench: Manifest | None = field(default=None, repr=False)
+    """The Job of that name, while a replica lacks a place; None: none, or no need to know."""
+    from_watches: bool = False
+    """Whether pods, or what makes them, are as watches have told, and were not read just now."""
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was ever made for it: no trace of that is left anywhere."""
+        return self.status is None and not self.live and not self.tuning
+
+    @property
+    def engines(self) -> tuple[ObservedPod, ...]:
+        """Pods that hold GPUs: leaders, and the headless workers of groups."""
+        return tuple(
+            pod for pod in self.pods if (pod.leads or pod.group is not None) and not pod.finished
+        )
+
+    @property
+    def leaders(self) -> tuple[ObservedPod, ...]:
+        """Pods that serve requests and hold GPUs."""
+        return tuple(pod for pod in self.engines if pod.leads)
+
+    @property
+    def failed(self) -> tuple[ObservedPod, ...]:
+        """Pods that hold nothing any more, since they failed for good."""
+        return tuple(
+            pod
+            for pod in self.pods
+            if (pod.leads or pod.group is not None) and pod.status.phase == "Failed"
+        )
+
+    @property
+    def standing(self) -> tuple[ObservedPod, ...]:
+        """Leaders, but for those whose node died: nobody waits until they are gone."""
+        return tuple(pod for pod in self.leaders if not pod.lost(self.read_at_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One pass's input."""
+
+    now_s: float
+    objects: Objects
+    counters: Mapping[str, PodCounters]
+    """By pod; a pod that could not be read is absent."""
+    metrics_failures: tuple[Unread, ...]
+    served: ServedApis
+
+
+def status_in(resource: Manifest) -> SpeculativeDeploymentStatus | None:
+    """The status a resource carries; None if there is none that this version understands.
+
+    Without what a later one has added: a condition of another kind must not cost the rest.
+    """
+    status = resource.get("status")
+    if not isinstance(status, dict) or not status:
+        return None
+    known = pruned(SpeculativeDeploymentStatus, status).known
+    return read_known(known, SpeculativeDeploymentStatus.model_validate)[0]

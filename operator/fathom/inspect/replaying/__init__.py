@@ -1,1 +1,0 @@
-"""`fathom replay`: what the tuner would have done with recorded metrics."""

@@ -1,0 +1,204 @@
+"""What one engine has counted, and what it counted between two looks.
+
+Counters are cumulative since the engine started, exactly as its /metrics shows them. Everything
+that is computed from them is computed from deltas, summed over pods before any division.
+
+Older plugins count by whole doublings of the batch, newer ones by parts of them, and a fleet may
+hold both for weeks. A look has its cells as its page names them; a delta has them all by the parts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from itertools import zip_longest
+from types import MappingProxyType
+from typing import Final
+
+from fathom.engine.report import NOTHING_TOLD, EngineReport
+from fathom.measurement.packed_counts import CountsForm
+
+
+class StepKind(StrEnum):
+    """What an engine step held: decodes only, or some prefill as well."""
+
+    DECODE = "decode"
+    MIXED = "mixed"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """Steps of one kind at one depth whose batch lies in one bucket.
+
+    `batch_le` is the bucket's largest batch, by which it is named.
+    """
+
+    batch_le: int
+    depth: int
+    step: StepKind
+
+
+@dataclass(frozen=True, slots=True)
+class CellCounts:
+    """Sums over the steps of one cell."""
+
+    steps: float = 0.0
+    step_seconds: float = 0.0
+    """Busy seconds; time without work is not step time."""
+    tokens: float = 0.0
+    """Tokens that reached requests; older plugins count accepted ones beyond an end, too."""
+    scheduled_requests: float = 0.0
+    """Sum of the batch over the steps."""
+    prefill_tokens: float = 0.0
+    """Tokens of prompts that mixed steps computed, where `PodDelta.counts_prompts`."""
+
+    def __add__(self, other: "CellCounts") -> "CellCounts":
+        return CellCounts(
+            self.steps + other.steps,
+            self.step_seconds + other.step_seconds,
+            self.tokens + other.tokens,
+            self.scheduled_requests + other.scheduled_requests,
+            self.prefill_tokens + other.prefill_tokens,
+        )
+
+    def __sub__(self, other: "CellCounts") -> "CellCounts":
+        return CellCounts(
+            self.steps - other.steps,
+            self.step_seconds - other.step_seconds,
+            self.tokens - other.tokens,
+            self.scheduled_requests - other.scheduled_requests,
+            self.prefill_tokens - other.prefill_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DraftCell:
+    """Drafts of one length made at batches of one bucket."""
+
+    batch_le: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCounts:
+    drafts: float = 0.0
+    accepted: tuple[float, ...] = ()
+    """Drafts whose first i + 1 tokens were all accepted, i = 0 .. depth - 1."""
+
+    def __add__(self, other: "DraftCounts") -> "DraftCounts":
+        pairs = zip_longest(self.accepted, other.accepted, fillvalue=0.0)
+        return DraftCounts(self.drafts + other.drafts, tuple([a + b for a, b in pairs]))
+
+    def __sub__(self, other: "DraftCounts") -> "DraftCounts":
+        pairs = zip_longest(self.accepted, other.accepted, fillvalue=0.0)
+        return DraftCounts(self.drafts - other.drafts, tuple([a - b for a, b in pairs]))
+
+
+def position_at(accepted: tuple[float, ...], position: int) -> float:
+    """Accepted drafts at a position; 0 beyond the last one."""
+    return accepted[position] if position < len(accepted) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCounts:
+    """vLLM's own counters and gauges, summed over its engines."""
+
+    generation_tokens: float = 0.0
+    prompt_tokens: float = 0.0
+    preemptions: float = 0.0
+    drafts: float = 0.0
+    draft_tokens: float = 0.0
+    accepted_tokens: float = 0.0
+    tpot_seconds_sum: float = 0.0
+    """Sum of vllm:request_time_per_output_token_seconds over finished requests."""
+    tpot_count: float = 0.0
+    finished_requests: float = 0.0
+    """Requests that ended, however they did."""
+    failed_requests: float = 0.0
+    """Of those, the ones that the engine or the client gave up: `error`, `abort`."""
+    requests_running: float = 0.0
+    requests_waiting: float = 0.0
+    kv_cache_usage: float = 0.0
+    """Share of the KV cache in use, 0 to 1."""
+
+
+Histogram = tuple[tuple[float, float], ...]
+"""Prometheus's: pairs of upper bound, ascending, the last infinite, and count up to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodCounters:
+    """One look at one pod's /metrics."""
+
+    pod: str
+    at_s: float
+    """When the values were true (Unix seconds): the scrape's own time, not the query's."""
+    started_at_s: float
+    """When the engine's counters began (Unix seconds); a change means a restart. 0: unknown."""
+    engine: EngineCounts
+    live_depth: bool
+    """Whether the plugin is loaded and can change depth."""
+    depth_generation: int
+    """Generation of the depth document in force; 0: none yet."""
+    schedule_hash: int = 0
+    """Hash of the schedule that this document has for the pod; 0: it is not told."""
+    depth_rejections: float = 0.0
+    hook_errors: float = 0.0
+    counters_shown: bool = True
+    """False: the plugin says that its counters do not reach the page. Older ones do not tell."""
+    counts_prompts: bool = True
+    """Whether mixed steps tell how many tokens of prompts they computed. Older plugins do not."""
+    token_budget: int = 0
+    """Tokens that a step may hold, as the engine says; 0: it does not."""
+    device: str = ""
+    """Name of its accelerator, such as `NVIDIA GB200`; empty: it does not tell."""
+    report: EngineReport = NOTHING_TOLD
+    """What it says that it runs with."""
+    transition_steps: float = 0.0
+    """Steps that mixed depths, which no cell holds."""
+    transition_seconds: float = 0.0
+    """Their busy seconds."""
+    transition_tokens: float = 0.0
+    """Tokens that reached requests in them."""
+    transition_prefill: float = 0.0
+    """Tokens of prompts that they computed."""
+    cells: Mapping[Cell, CellCounts] = field(default_factory=lambda: MappingProxyType({}))
+    """By the buckets of this engine's own plugin."""
+    drafts: Mapping[DraftCell, DraftCounts] = field(default_factory=lambda: MappingProxyType({}))
+    tpot: Histogram = ()
+    """Time per output token of finished requests, seconds."""
+    ttft: Histogram = ()
+    """Time to first token, seconds."""
+
+
+NO_STEPS: Final = CellCounts()
+NO_DRAFTS: Final = DraftCounts()
+_NUMBERS_OF_STEPS: Final = len(fields(CellCounts))
+_WITHOUT_PROMPTS: Final = _NUMBERS_OF_STEPS - 1
+
+
+def _numbers_of_steps(cell: Cell) -> int:
+    return _NUMBERS_OF_STEPS if cell.step is StepKind.MIXED else _WITHOUT_PROMPTS
+
+
+def _numbers_without_prompts(_: Cell) -> int:
+    return _WITHOUT_PROMPTS
+
+
+def _steps_of(numbers: Sequence[float]) -> CellCounts:
+    return CellCounts(*numbers)
+
+
+def _numbers_of_drafts(cell: DraftCell) -> int:
+    return 1 + cell.depth
+
+
+def _drafts_of(numbers: Sequence[float]) -> DraftCounts:
+    return DraftCounts(numbers[0], tuple(numbers[1:]))
+
+
+STEPS_FORM: Final = CountsForm(_numbers_of_steps, _steps_of, NO_STEPS)
+"""As many numbers as `CellCounts` has, in its order; steps of decodes have no prompts."""
+OLD_STEPS_FORM: Final = CountsForm(_numbers_without_prompts, _steps_of, NO_STEPS)
+"""Of pages that do not count tokens of prompts."""
+DRAFTS_FORM: Final = CountsForm(_numbers_of_drafts, _drafts_of, NO_DRAFTS)
+"""Drafts, and then as many accepted ones as the cell is deep."""

@@ -1,0 +1,302 @@
+"""What is known of a model without its weights: its config.json, its files, or why nothing is."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Self
+
+from pydantic import JsonValue
+
+from fathom.api.spec import SpeculativeDeploymentSpec
+
+_Document = Mapping[str, JsonValue]
+
+_FP8_BITS: Final = 8
+_LONGEST_NAME: Final = 128
+_MOST_ARCHITECTURES: Final = 8
+_LARGEST_COUNT: Final = 1 << 53
+"""What a float holds exactly. A larger one is no size of anything."""
+_NESTED: Final = ("text_config", "transformer_layer_config")
+"""Where the language model stands if not at the top: in a multimodal model, and in a draft in the
+format of vLLM's speculators library (vllm/transformers_utils/configs/speculators)."""
+_HUB_ID: Final = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(:\w[\w.-]*)?", re.ASCII)
+"""`organisation/name` or `name`; after a colon, the quantisation of a GGUF file."""
+_STREAMED: Final = ("s3://", "gs://", "az://")
+"""`SUPPORTED_SCHEMES` in vllm/transformers_utils/runai_utils.py."""
+SINGLE_FILE: Final = "model.safetensors"
+_SUFFIX: Final = ".safetensors"
+_LARGEST_BYTES: Final = 1 << 53
+"""Of one file; a hub that tells of more, or of no whole number, tells nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """One model's shape. Sizes are counts of numbers, not bytes."""
+
+    architectures: tuple[str, ...] = ()
+    model_type: str = ""
+    hidden_size: int | None = None
+    target_hidden_size: int | None = None
+    """Of a draft: the width of the hidden states it was trained on, if not its own."""
+    attention_heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    layers: int | None = None
+    vocab_size: int | None = None
+    draft_vocab_size: int | None = None
+    """Of a draft: how many of those tokens it can propose."""
+    max_position_embeddings: int | None = None
+    model_max_length: int | None = None
+    rope_scaled: bool = False
+    """Whether positions are stretched, so that vLLM computes the length in a way of its own."""
+    kv_lora_rank: int | None = None
+    qk_rope_head_dim: int | None = None
+    nextn_predict_layers: int | None = None
+    """Multi-token prediction layers that come with the model."""
+    fc_norm: bool = False
+    norm_output: bool = False
+    use_aux_hidden_state: bool = True
+    speculators_type: str = ""
+    """Of a draft in the speculators format: its method."""
+    remote_code: bool = False
+    """Whether the repository brings classes of its own."""
+    fp8_kv_cache: bool = False
+    """Whether the checkpoint declares a KV cache in FP8, which vLLM's `auto` follows."""
+    hidden_streams: bool = False
+    """Whether a layer hands on several hidden states, so that hidden_size is not the width."""
+
+    @property
+    def mla(self) -> bool:
+        """Multi-head latent attention, as in Kimi and DeepSeek: a latent is cached, not K and V."""
+        return bool(self.kv_lora_rank)
+
+    @property
+    def architecture(self) -> str:
+        """The first, which is what vLLM looks for first; empty: none is named."""
+        return self.architectures[0] if self.architectures else ""
+
+    @classmethod
+    def from_json(cls, document: _Document) -> Self:
+        """Read a config.json. Never raises: a value of another type counts as not said."""
+        text = _language_model(document)
+        eagle = document.get("eagle_config")
+        aux = eagle.get("use_aux_hidden_state") if isinstance(eagle, dict) else None
+        architectures = document.get("architectures")
+        listed = architectures if isinstance(architectures, list) else []
+        return cls(
+            architectures=tuple(
+                name[:_LONGEST_NAME]
+                for name in listed[:_MOST_ARCHITECTURES]
+                if isinstance(name, str)
+            ),
+            model_type=_text(document, "model_type") or _text(text, "model_type"),
+            hidden_size=_count(text, "hidden_size"),
+            target_hidden_size=_count(document, "target_hidden_size"),
+            attention_heads=_count(text, "num_attention_heads"),
+            kv_heads=_count(text, "num_key_value_heads"),
+            head_dim=_count(text, "head_dim"),
+            layers=_count(text, "num_hidden_layers"),
+            vocab_size=_count(text, "vocab_size"),
+            draft_vocab_size=_count(document, "draft_vocab_size"),
+            max_position_embeddings=_count(text, "max_position_embeddings"),
+            model_max_length=_count(text, "model_max_length"),
+            rope_scaled=_rope_scaled(text),
+            kv_lora_rank=_count(text, "kv_lora_rank"),
+            qk_rope_head_dim=_count(text, "qk_rope_head_dim"),
+            nextn_predict_layers=_count(text, "num_nextn_predict_layers"),
+            # At the top level only; inside `eagle_config` vLLM does not look for them.
+            fc_norm=document.get("fc_norm") is True,
+            norm_output=document.get("norm_output") is True,
+            use_aux_hidden_state=aux is not False,
+            speculators_type=_text(document, "speculators_model_type"),
+            remote_code=bool(document.get("auto_map")),
+            fp8_kv_cache=_fp8_kv_cache(document),
+            hidden_streams=any(key in text for key in ("hc_mult", "hc_count")),
+        )
+
+
+def _language_model(document: _Document) -> _Document:
+    """The part that describes the language model; what it leaves out, the top may say."""
+    for key in _NESTED:
+        inner = document.get(key)
+        if isinstance(inner, dict):
+            return {**document, **inner}
+    return document
+
+
+def _text(document: _Document, key: str) -> str:
+    value = document.get(key)
+    return value[:_LONGEST_NAME] if isinstance(value, str) else ""
+
+
+def _count(document: _Document, key: str) -> int | None:
+    value = document.get(key)
+    return value if type(value) is int and 0 <= value <= _LARGEST_COUNT else None
+
+
+def _fp8_kv_cache(document: _Document) -> bool:
+    """`get_kv_cache_quant_algo_string` in vllm/utils/torch_utils.py, which reads ModelOpt's only.
+
+    What compressed-tensors declares, layers with MLA do not follow (mla_attention.py).
+    """
+    quantization = document.get("quantization_config")
+    if not isinstance(quantization, dict):
+        return False
+    if not _text(quantization, "quant_method").startswith("modelopt"):
+        return False
+    inner = quantization.get("quantization")
+    places = [inner, quantization] if isinstance(inner, dict) else [quantization]
+    keys = ("kv_cache_scheme", "kv_cache_quant_algo")
+    declared = (place.get(key) for key in keys for place in places)
+    match next(filter(None, declared), None):
+        case str(name):
+            return name.lower() == "fp8"
+        case dict(scheme):
+            return scheme.get("num_bits") == _FP8_BITS and scheme.get("type") == "float"
+        case _:
+            return False
+
+
+def _rope_scaled(text: _Document) -> bool:
+    """Before transformers 5 `rope_scaling` says it, from then on a factor in `rope_parameters`."""
+    return bool(text.get("rope_scaling")) or _has_factor(text.get("rope_parameters"))
+
+
+def _has_factor(parameters: JsonValue) -> bool:
+    if not isinstance(parameters, dict):
+        return False
+    return "factor" in parameters or any(_has_factor(each) for each in parameters.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """Which model is meant."""
+
+    id: str
+    """Hugging Face id, or an absolute directory."""
+    revision: str = ""
+    """Branch, tag or commit; empty: the default."""
+
+
+class Absence(Enum):
+    """Why a model's config.json is not at hand."""
+
+    NOT_LOCAL = "no such directory here"
+    UNREADABLE = "there, and no config.json can be read from it"
+    GATED = "the hub wants a token that has been given access"
+    MISSING = "the hub knows no such repository, revision or file, or does not show it"
+    UNREACHABLE = "the hub did not answer"
+    OFFLINE = "the hub is not to be asked"
+    NOT_YET = "it is being asked for"
+    NO_MODEL = "the method has none"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What is known of a model's weight files. None of them is ever read beyond its header."""
+
+    total_bytes: int | None = None
+    """Of the files that vLLM loads by default; None: unknown."""
+    has_d2t: bool | None = None
+    """Whether they hold the table from draft tokens to target tokens; None: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """One model, as far as it is known."""
+
+    config: ModelConfig | None = None
+    source: str = "its config.json"
+    """Where the config is from, in words."""
+    weights: Weights = Weights()
+    absence: Absence | None = None
+    """Why there is no config; None: there is one."""
+    explanation: str = ""
+    """The absence as a sentence that names the model and says what to do, without the period."""
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the hub may tell more within seconds, so that it is worth a moment's waiting."""
+        return self.config is None and self.absence in _MAY_PASS
+
+    def or_before(self, before: "ModelFacts | None") -> "ModelFacts":
+        """These, or what was known before: a hub that is down or forgets takes nothing back."""
+        if before is None:
+            return self
+        if self.config is None:
+            return before if before.config is not None else self
+        if self.config != before.config:
+            return self
+        ours, theirs = self.weights, before.weights
+        return replace(
+            self,
+            weights=Weights(
+                theirs.total_bytes if ours.total_bytes is None else ours.total_bytes,
+                theirs.has_d2t if ours.has_d2t is None else ours.has_d2t,
+            ),
+        )
+
+
+_MAY_PASS: Final = frozenset({Absence.NOT_YET, Absence.UNREACHABLE, Absence.GATED, Absence.MISSING})
+"""A hub that answers 401 or 404 for a moment is as common as one that does not answer."""
+
+
+NO_MODEL: Final = ModelFacts(absence=Absence.NO_MODEL)
+"""Of a draft, for methods that load none."""
+
+
+def target_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
+    return ModelRef(spec.model.id, spec.model.revision)
+
+
+def model_refs(spec: SpeculativeDeploymentSpec) -> tuple[ModelRef, ...]:
+    """Target and draft, as far as the spec names them."""
+    return tuple(ref for ref in (target_ref(spec), draft_ref(spec)) if ref.id)
+
+
+def draft_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
+    """An empty id: the spec names no draft."""
+    return ModelRef(spec.draft.id, spec.draft.revision) if spec.drafts else ModelRef("")
+
+
+def is_model_name(name: str) -> bool:
+    """Whether vLLM would look for a model under this name, be there one or not.
+
+    `$(NAME)` is what a variable of the container holds, which nobody knows here.
+    """
+    if not name.isprintable():
+        return False
+    if name.startswith(("/", *_STREAMED)) or "$(" in name:
+        return True
+    return _HUB_ID.fullmatch(name) is not None
+
+
+def weight_bytes(sizes: Mapping[str, int | None]) -> int | None:
+    """Bytes of the weights that vLLM loads by default; None: unknown.
+
+    Taken from sizes of files and not from the hub's count of parameters, which is of numbers
+    before quantisation. Beside `model-*.safetensors` some repositories hold the same weights once
+    more as `consolidated.safetensors`, which vLLM leaves out
+    (`filter_duplicate_safetensors_files` in vllm/model_executor/model_loader/weight_utils.py).
+
+    Args:
+        sizes: in bytes, by path within the repository; None: unknown.
+    """
+    found = {path for path in sizes if path.endswith(_SUFFIX) and "/" not in path}
+    loaded = {path for path in found if path.startswith("model")} or found
+    total = 0
+    for path in loaded:
+        size = sizes[path]
+        if type(size) is not int or not 0 <= size <= _LARGEST_BYTES:
+            return None
+        total += size
+    return total or None
+
+
+def holds_d2t(tensors: Iterable[str]) -> bool:
+    """Whether there is a table from draft tokens to target tokens.
+
+    vLLM takes any tensor for it whose name has `d2t` in it (`load_weights` in llama_eagle3.py).
+    """
+    return any("d2t" in name for name in tensors)

@@ -1,0 +1,186 @@
+"""The status, from one pass's findings. Pure: the same findings give the same status."""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import JsonValue
+
+from fathom.api import names
+from fathom.api.choices import Compares
+from fathom.api.conditions import AlarmKind, ConditionType
+from fathom.api.status import (
+    COMPLETE,
+    OFFERED,
+    DepthStatus,
+    RolloutStatus,
+    SpeculativeDeploymentStatus,
+)
+from fathom.cluster.manifest import Manifest
+from fathom.cluster.snapshot import Objects
+from fathom.engine.depth import DepthDocument, merged, summary
+from fathom.measurement.counters import PodCounters
+from fathom.reconcile.conditions import (
+    alarms,
+    condition,
+    degraded_condition,
+    progressing_condition,
+    ready_condition,
+    telling,
+)
+from fathom.reconcile.status_input import Finding, Findings
+from fathom.text import literal_secrets, scrubbed_value
+from fathom.times import rfc3339
+
+
+def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStatus:
+    """The status to report; times of conditions are carried over from the one that is there."""
+    leaders = objects.leaders
+    ready = sum(pod.ready for pod in leaders)
+    generation = objects.metadata.generation
+    before = {each.type: each for each in objects.status.conditions} if objects.status else {}
+    found: dict[ConditionType | AlarmKind, Finding] = {
+        ConditionType.READY: ready_condition(ready, findings),
+        ConditionType.PROGRESSING: progressing_condition(findings),
+        ConditionType.DEGRADED: degraded_condition(findings, objects),
+        ConditionType.DRAFT_COMPATIBLE: findings.draft_compatible,
+        ConditionType.TUNING: findings.tuning_finding,
+        **alarms(findings, before),
+    }
+    status = SpeculativeDeploymentStatus(
+        observed_generation=generation,
+        replicas=sum(not pod.terminating for pod in leaders),
+        ready_replicas=ready,
+        ready=f"{ready}/{findings.replicas}",
+        reason=telling(found),
+        selector=f"{names.LABEL_NAME}={objects.key.name},{names.LABEL_ROLE}={names.ROLE_LEADER}",
+        conditions=tuple(
+            condition(kind, each, before.get(kind), generation, findings.now_s)
+            for kind, each in found.items()
+        ),
+        engine=findings.engine,
+        draft=findings.draft,
+        weights=findings.weights,
+        depth=_depth(findings, objects),
+        rollout=_rollout(findings.rollout, objects.status),
+        adaptive_verification=findings.comparisons.get(Compares.ADAPTIVE_VERIFICATION),
+        drafting=findings.comparisons.get(Compares.DRAFTING),
+        measured=findings.measured,
+        gained=findings.gained,
+        tuning=findings.tuning,
+        quality=findings.quality,
+    )
+    return _scrubbed(status, objects)
+
+
+def _scrubbed(status: SpeculativeDeploymentStatus, objects: Objects) -> SpeculativeDeploymentStatus:
+    """Without secrets, which words of engines, hubs and API servers may have in them."""
+    said = status.model_dump(mode="json")
+    clean = scrubbed_value(said, literal_secrets(objects.resource))
+    return status if clean == said else SpeculativeDeploymentStatus.model_validate(clean)
+
+
+def same(new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None) -> bool:
+    """Whether there is nothing to write; the order of conditions is the server's affair."""
+    if old is None:
+        return False
+    return _sorted(new) == _sorted(old)
+
+
+def as_written(status: SpeculativeDeploymentStatus) -> Manifest:
+    """The status as it is sent: what is unknown is absent, not an empty string."""
+    written = _without_blanks(status.model_dump(mode="json", exclude_none=True))
+    return written if isinstance(written, dict) else {}
+
+
+def only_readiness_moved(
+    new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus
+) -> bool:
+    """Whether both say the same but for which pods there are, and what follows from that."""
+    return _but_readiness(new) == _but_readiness(old)
+
+
+def _but_readiness(status: SpeculativeDeploymentStatus) -> SpeculativeDeploymentStatus:
+    return status.model_copy(
+        update={
+            "replicas": 0,
+            "ready_replicas": 0,
+            "ready": "",
+            "reason": "",
+            "conditions": (),
+            "depth": status.depth.model_copy(update={"applied_replicas": 0}),
+        }
+    )
+
+
+def _without_blanks(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {name: _without_blanks(each) for name, each in value.items() if each != ""}
+    if isinstance(value, list):
+        return [_without_blanks(each) for each in value]
+    return value
+
+
+def _sorted(status: SpeculativeDeploymentStatus) -> SpeculativeDeploymentStatus:
+    conditions = tuple(sorted(status.conditions, key=lambda each: each.type))
+    return status.model_copy(update={"conditions": conditions})
+
+
+def essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
+    """What people wait for; the rest may wait up to a minute.
+
+    What moves with every measurement (numbers, messages, what the tuner is at, how many replicas
+    obey) is no part of it, else steady traffic would mean steady writing.
+    """
+    conditions = frozenset(
+        (each.type, each.status, each.reason)
+        for each in status.conditions
+        if each.type is not ConditionType.TUNING
+    )
+    compared = status.comparison
+    return (
+        status.observed_generation,
+        status.replicas,
+        status.ready_replicas,
+        status.ready,
+        status.selector,
+        conditions,
+        status.engine,
+        status.draft,
+        # At most a hundred writes for a fetch, however long it takes.
+        status.weights and (status.weights.percent, status.weights.models),
+        status.depth.schedule,
+        status.rollout and (status.rollout.revision, status.rollout.stage),
+        compared and (compared.state, compared.revision, compared.result),
+        status.quality,
+    )
+
+
+def _rollout(
+    now: RolloutStatus | None, before: SpeculativeDeploymentStatus | None
+) -> RolloutStatus | None:
+    """The one under way; the last one stays to be read."""
+    last = before.rollout if before else None
+    if now is not None or last is None:
+        return now
+    if last.stage == OFFERED:
+        # It never began.
+        return None
+    return last.model_copy(update={"stage": COMPLETE})
+
+
+def _depth(findings: Findings, objects: Objects) -> DepthStatus:
+    document = findings.document
+    if document is None:
+        return DepthStatus(summary=findings.fixed_depth)
+    return DepthStatus(
+        summary=summary(document.schedule),
+        schedule=tuple((r.first, r.last, r.depth) for r in merged(document.schedule)),
+        generation=document.generation,
+        applied_replicas=_applied(objects, document, findings.counters),
+        since=rfc3339(findings.document_written_at_s),
+    )
+
+
+def _applied(objects: Objects, document: DepthDocument, counters: Mapping[str, PodCounters]) -> int:
+    names_ready: Sequence[str] = [pod.name for pod in objects.leaders if pod.ready]
+    found = (counters.get(name) for name in names_ready)
+    return sum(each is not None and each.depth_generation == document.generation for each in found)

@@ -1,0 +1,157 @@
+"""`fathom replay`."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import durationpy
+import typer
+from pydantic import JsonValue, TypeAdapter
+from rich.console import Console
+
+from fathom.adapters.ports import SystemClock
+from fathom.api.choices import Objective
+from fathom.api.names import bad_label_names, pod_labels
+from fathom.cli.options import refuse
+from fathom.cluster.kinds import ObjectKey
+from fathom.page.rendering import recording_page
+from fathom.replay.page import ReplayPage
+from fathom.replay.replay import Replay, ReplayResult
+from fathom.replay.report import write_page
+from fathom.replay.run import (
+    Complain,
+    Past,
+    Take,
+    feed_files,
+    feed_prometheus,
+    refusing_replays,
+    run,
+)
+from fathom.replay.settings import settings_for
+from fathom.replay.view import replay_view
+
+_AS_JSON: Final = TypeAdapter(ReplayResult)
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        length: timedelta = durationpy.from_str(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a duration such as 30s, 24h or 7d.") from error
+    if length <= timedelta():
+        raise typer.BadParameter(f"{text!r} is not longer than nothing.")
+    return length
+
+
+@app.command()
+def replay_command(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Recordings; several are put together by time."),
+    ] = None,
+    *,
+    prometheus: Annotated[str, typer.Option(metavar="URL", help="Read from here instead.")] = "",
+    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Of the pods.")] = "default",
+    name: Annotated[str, typer.Option(help="Of the SpeculativeDeployment.")] = "",
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=VALUE",
+            help="Of all series, as metrics.prometheusLabels. Again for more.",
+        ),
+    ] = None,
+    since: Annotated[
+        timedelta, typer.Option(parser=_duration, metavar="DURATION", help="How far to go back.")
+    ] = "24h",  # type: ignore[assignment] # typer parses the default too
+    step: Annotated[
+        timedelta, typer.Option(parser=_duration, metavar="DURATION", help="Shortest step taken.")
+    ] = "30s",  # type: ignore[assignment] # typer parses the default too
+    save: Annotated[
+        Path | None, typer.Option(help="Also write what Prometheus had as a recording.")
+    ] = None,
+    filename: Annotated[
+        str | None,
+        typer.Option("-f", "--filename", metavar="FILE", help="The SpeculativeDeployment."),
+    ] = None,
+    tokens: Annotated[int | None, typer.Option(help="As spec.speculation.tokens.")] = None,
+    min_tokens: Annotated[int | None, typer.Option(help="As minTokens.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="As maxTokens.")] = None,
+    max_batch: Annotated[int | None, typer.Option(min=1, help="vLLM's --max-num-seqs.")] = None,
+    objective: Annotated[Objective | None, typer.Option(help="As tuning.objective.")] = None,
+    tpot_milliseconds: Annotated[
+        float | None, typer.Option(help="As tuning.tpotMilliseconds.")
+    ] = None,
+    window: Annotated[int | None, typer.Option(help="As tuning.windowSeconds.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write all of it.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write it as one HTML file.")
+    ] = None,
+) -> None:
+    """Ask the tuner over recorded metrics what it would have decided, and what that would gain."""
+    if bool(files) == bool(prometheus) or (prometheus and not name):
+        refuse("Give a recording, or --prometheus URL with --name and --namespace.")
+    tuning = {
+        "objective": objective,
+        "tpotMilliseconds": tpot_milliseconds,
+        "windowSeconds": window,
+    }
+    wishes = {"tokens": tokens, "minTokens": min_tokens, "maxTokens": max_tokens}
+    with refusing_replays():
+        settings = settings_for(filename, _given(wishes), _given(tuning), max_batch)
+    shown = None if page is None else ReplayPage(settings)
+    replay = Replay(settings, None if shown is None else shown.saw)
+    if files:
+        replayed = run(replay, partial(feed_files, files))
+        key = ObjectKey("", name)
+    else:
+        now_s = SystemClock().now_s()
+        key = ObjectKey(namespace, name)
+        from_s, step_s = now_s - since.total_seconds(), step.total_seconds()
+        labels = _labels(label or ())
+        past = Past(prometheus, key, from_s, now_s, step_s, save, labels)
+        replayed = run(replay, partial(_feed_past, past), _no_sample_at(past))
+    _show(replayed, json)
+    if page is not None and shown is not None:
+        named = key if name else ObjectKey("", page.stem)
+        write_page(recording_page(shown.view(named, replayed)), page)
+
+
+def _labels(stated: Sequence[str]) -> Mapping[str, str]:
+    labels = dict(each.partition("=")[::2] for each in stated)
+    if bad_label_names(labels) or not all("=" in each for each in stated):
+        refuse("--label: write LABEL=VALUE, such as cluster=eu-1.")
+    return labels
+
+
+def _feed_past(past: Past, take: Take, complain: Complain) -> None:
+    try:
+        asyncio.run(feed_prometheus(past, take, complain))
+    except OSError as error:
+        refuse(f"{past.save}: cannot be written: {error.strerror}.")
+
+
+def _no_sample_at(past: Past) -> str:
+    return (
+        f"Prometheus at {past.url} has no sample of the pods of {past.key} in that time; "
+        f"check that it scrapes them, with labels {pod_labels(past.labels)}"
+    )
+
+
+def _show(replayed: ReplayResult, json: Path | None) -> None:
+    console = Console()
+    for part in replay_view(replayed):
+        console.print(part)
+    if json is not None:
+        try:
+            json.write_bytes(_AS_JSON.dump_json(replayed, indent=2) + b"\n")
+        except OSError as error:
+            refuse(f"{json}: cannot be written: {error.strerror}.")
+
+
+def _given(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,188 @@
+"""What one schedule would have gained over another on the recorded load. Pure.
+
+Each busy second of the recording counts once, at the relative gain of one depth over the other in
+its bucket: survival as it was believed at that time, since the traffic was that of that time; step
+times as the whole recording taught them, since the hardware is the same.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import exp, expm1
+
+from fathom.engine.depth import Depths
+from fathom.measurement.counters import EngineCounts, PodCounters
+from fathom.measurement.deltas import delta
+from fathom.tuning.estimate.step_time import StepTimes
+from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.policy.value import NO_GAIN, TWO_SIDED_Z, Evidence, Gain
+
+
+@dataclass(frozen=True, slots=True)
+class BusyTime:
+    """Busy time in one bucket at one depth."""
+
+    bucket: int
+    depth: int
+    """As recorded."""
+    busy_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What ran in one window, and what would have run."""
+
+    at_s: float
+    survival: Survival
+    traffic: Traffic
+    loads: tuple[BusyTime, ...]
+    wanted: Depths
+    """The schedule that the tuner would have had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A relative gain in tokens per second, weighted by busy time."""
+
+    gain: float
+    low: float
+    """Lower end of the 95 % interval."""
+    high: float
+    known_share: float
+    """Share of the busy time in which both depths were measured, or are the same; the rest is
+    predicted."""
+
+
+Depth = Callable[[Evidence, Window, BusyTime], int]
+"""Which depth one side of a comparison has."""
+
+
+def recorded(_evidence: Evidence, _window: Window, load: BusyTime) -> int:
+    """As the engines ran."""
+    return load.depth
+
+
+def wanted(_evidence: Evidence, window: Window, load: BusyTime) -> int:
+    """As the tuner would have had it."""
+    return window.wanted.get(load.bucket, load.depth)
+
+
+def at(depth: int) -> Depth:
+    """One depth throughout."""
+    return lambda _evidence, _window, _load: depth
+
+
+def best_of(depths: Iterable[int]) -> Depth:
+    """Whatever is best in each bucket, measured or merely predicted."""
+    choices = tuple(depths)
+
+    def best(evidence: Evidence, _window: Window, load: BusyTime) -> int:
+        gains = {each: evidence.gain(load.bucket, each, load.depth) for each in choices}
+        known = {each: gain.mean for each, gain in gains.items() if gain is not None}
+        return max(known, key=known.__getitem__, default=load.depth)
+
+    return best
+
+
+def estimate(
+    windows: Iterable[Window], step_times: StepTimes, deepest: int, to: Depth, start: Depth
+) -> Estimate | None:
+    """Relative gain of one side over the other.
+
+    The errors of a cell are the same in every window, so they are added and not averaged out.
+
+    Args:
+        windows: the recorded load.
+        step_times: as the whole recording taught them.
+        deepest: the deepest depth that either side has.
+        to: the side whose gain it is.
+        start: the side it is compared with.
+
+    Returns:
+        None when nothing ran for which anything is known.
+    """
+    busy = known = gained = error = 0.0
+    for window in windows:
+        evidence = Evidence(
+            window.survival, step_times, window.traffic, window.at_s, deepest=deepest
+        )
+        for load in window.loads:
+            gain = _gain(
+                evidence, load.bucket, to(evidence, window, load), start(evidence, window, load)
+            )
+            if gain is None:
+                continue
+            busy += load.busy_seconds
+            known += load.busy_seconds if gain.measured else 0.0
+            gained += load.busy_seconds * expm1(gain.mean)
+            error += load.busy_seconds * exp(gain.mean) * gain.sd
+    if busy <= 0:
+        return None
+    mean, half = gained / busy, TWO_SIDED_Z * error / busy
+    return Estimate(mean, mean - half, mean + half, known / busy)
+
+
+def _gain(evidence: Evidence, bucket: int, to: int, start: int) -> Gain | None:
+    return NO_GAIN if to == start else evidence.gain(bucket, to, start)
+
+
+def deepest_of(windows: Sequence[Window], *others: int) -> int:
+    """The deepest depth that anything ran or would have run."""
+    ran = (load.depth for window in windows for load in window.loads)
+    would = (depth for window in windows for depth in window.wanted.values())
+    return max([*others, *ran, *would])
+
+
+@dataclass(slots=True)
+class Unplugged:
+    """Sums over the pods that count no cells."""
+
+    pods: set[str] = field(default_factory=set)
+    with_plugin: set[str] = field(default_factory=set)
+    seconds: float = 0.0
+    """Pod-seconds."""
+    tokens: float = 0.0
+    drafts: float = 0.0
+    draft_tokens: float = 0.0
+    accepted_tokens: float = 0.0
+
+    def take(self, before: PodCounters | None, look: PodCounters) -> None:
+        """Take in one look, given the one before at the same pod."""
+        if look.live_depth or look.cells:
+            self.with_plugin.add(look.pod)
+            self.pods.discard(look.pod)
+        elif look.pod not in self.with_plugin:
+            self.pods.add(look.pod)
+            counted = delta(before, look) if before is not None else None
+            if counted is not None:
+                self._add(counted.engine, counted.seconds)
+
+    def sentence(self) -> str:
+        """What cannot be told of them, and why; empty: there are none."""
+        if not self.pods:
+            return ""
+        count = len(self.pods)
+        whose = "The engines show" if not self.with_plugin else f"{count} of the engines show"
+        return (
+            f"{whose} vLLM's own counters only: {self._seen()}. They do not tell at which batch "
+            "and depth a step ran, nor how long it took, so what another depth would gain cannot "
+            "be told. Mode Advise keeps your own depth and counts what is missing: record that."
+        )
+
+    def _add(self, counted: EngineCounts, seconds: float) -> None:
+        self.seconds += seconds
+        self.tokens += counted.generation_tokens
+        self.drafts += counted.drafts
+        self.draft_tokens += counted.draft_tokens
+        self.accepted_tokens += counted.accepted_tokens
+
+    def _seen(self) -> str:
+        if self.seconds <= 0 or self.tokens <= 0:
+            return "they generated nothing"
+        rate = f"{self.tokens / self.seconds:.0f} tokens per second and pod"
+        if self.drafts <= 0:
+            return f"{rate}, nothing drafted"
+        return (
+            f"{rate}, acceptance length {1 + self.accepted_tokens / self.drafts:.2f} "
+            f"at a mean depth of {self.draft_tokens / self.drafts:.1f}"
+        )

@@ -1,0 +1,152 @@
+"""How far a rollout is from its plan, and what blocks it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fathom.api.conditions import Reason
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.cluster.snapshot import Objects
+from fathom.resource import SpeculativeDeployment
+from fathom.rollout.fleets import RevisionFleet, fleets_of
+from fathom.rollout.replicas import Fleet, ReplicaBounds, is_stuck
+from fathom.text import counted
+
+_MOVING: Final = frozenset(
+    {
+        Reason.STARTING,
+        Reason.FETCHING_WEIGHTS,
+        Reason.WAITING_FOR_HUB,
+        Reason.ROLLING_OUT,
+        Reason.SCALING,
+        Reason.SETTLING,
+        Reason.CANARY_STARTING,
+        Reason.AWAITING_CAPACITY,
+        Reason.CANARY_BAKING,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where the rollout is, for the Progressing condition."""
+
+    reason: Reason
+    message: str
+
+    @property
+    def moving(self) -> bool:
+        return self.reason in _MOVING
+
+
+def what_blocks(
+    objects: Objects,
+    sd: SpeculativeDeployment,
+    revision: str,
+    *,
+    stable: str = "",
+    most_new: int | None = None,
+    no_room: bool = False,
+) -> str:
+    """Why no room will be made for a revision, and what to do; empty: it has, or will have some.
+
+    Args:
+        objects: what the cluster holds.
+        sd: whose spec is carried out.
+        revision: its revision.
+        stable: the revision that a rollout would go back to; empty: there is none.
+        most_new: replicas that the revision may have for now, while it is on trial; None: all.
+        no_room: whether no node has room for a replica beside all others.
+    """
+    found = found_fleets(objects, revision, stable, no_room=no_room)
+    return _blocked(revision, found, bounds_of(sd.spec, most_new, no_room=no_room))
+
+
+def found_fleets(
+    objects: Objects, revision: str, stable: str, *, no_room: bool
+) -> dict[str, RevisionFleet]:
+    found = {each.fleet.revision: each for each in fleets_of(objects, stable)}
+    if no_room and revision in found and not _placed(objects, revision):
+        # It asks for none until others made room.
+        waits = Fleet(revision, stable=revision == stable)
+        found[revision] = replace(found[revision], fleet=waits)
+    return found
+
+
+def _placed(objects: Objects, revision: str) -> bool:
+    """Whether a pod of it has a node."""
+    own = (pod for pod in objects.engines if pod.revision == revision)
+    return any(pod.unscheduled is None for pod in own)
+
+
+def bounds_of(
+    spec: SpeculativeDeploymentSpec,
+    most_new: int | None,
+    *,
+    no_room: bool,
+    frozen: bool = False,
+) -> ReplicaBounds:
+    rollout = spec.rollout
+    return ReplicaBounds(
+        spec.replicas,
+        rollout.max_unavailable,
+        0 if no_room else rollout.max_surge,
+        rollout.paused or frozen,
+        most_new,
+    )
+
+
+def progress_of(
+    revision: str, found: Mapping[str, RevisionFleet], bounds: ReplicaBounds, holder: str
+) -> Progress:
+    fleets = [each.fleet for each in found.values()]
+    new = next((f for f in fleets if f.revision == revision), Fleet(revision))
+    others = [fleet for fleet in fleets if fleet is not new and fleet.held > 0]
+    ready = f"{new.serving} of {bounds.replicas} replicas"
+    if others and bounds.paused:
+        serving = ", ".join(f"{fleet.serving} of {fleet.revision}" for fleet in others)
+        return Progress(
+            Reason.ROLLOUT_PAUSED,
+            f"{holder} holds the rollout to revision {revision}: {new.serving} of it and "
+            f"{serving} are ready.",
+        )
+    if others:
+        left = sum(fleet.held for fleet in others)
+        stands = f"{ready} of revision {revision} are ready; {left} of other revisions are left."
+        blocked = _blocked(revision, found, bounds)
+        if blocked:
+            return Progress(Reason.ROLLOUT_BLOCKED, f"{stands} {blocked}")
+        return Progress(Reason.ROLLING_OUT, stands)
+    if new.serving < bounds.replicas:
+        scaling = new.serving > 0
+        return Progress(
+            Reason.SCALING if scaling else Reason.STARTING,
+            f"{ready} of revision {revision} are ready; "
+            + ("more are starting." if scaling else "the engines are starting."),
+        )
+    if new.held > bounds.replicas:
+        surplus = new.held - bounds.replicas
+        return Progress(
+            Reason.SCALING,
+            f"{counted(surplus, 'surplus replica is', 'surplus replicas are')} draining.",
+        )
+    return Progress(Reason.UP_TO_DATE, f"every replica is of revision {revision}.")
+
+
+def _blocked(revision: str, found: Mapping[str, RevisionFleet], bounds: ReplicaBounds) -> str:
+    """Which groups keep their places, so that none is left for the wanted revision, in words."""
+    fleets = [each.fleet for each in found.values()]
+    in_the_way = [each.places[at] for each in found.values() for at in each.fleet.in_the_way]
+    if not in_the_way or not is_stuck(revision, fleets, bounds):
+        return ""
+    (workload, _), leader = in_the_way[0].group, in_the_way[0].group.leader
+    more = counted(len(in_the_way) - 1, "more group is", "more groups are")
+    others = f" {more} in the way as well." if len(in_the_way) > 1 else ""
+    serving = sum(fleet.serving for fleet in fleets)
+    return (
+        f"Group {leader} does not serve, and cannot make room: LeaderWorkerSet {workload} has "
+        "several groups, as an earlier Fathom made it, and gives up the last ones first, which "
+        f"serve.{others} Until somebody decides, nothing moves. Make it serve (`kubectl delete pod "
+        f"{leader}` has the group made once more), or set rollout.maxUnavailable to "
+        f"{bounds.replicas - serving + 1}: then one that serves makes room."
+    )

@@ -1,0 +1,157 @@
+"""What a preflight is made of: the spec, what is known of both models, and what the args say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from packaging.version import Version
+
+from fathom.api.conditions import Reason
+from fathom.api.problem import Problem, Severity
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.engine.arguments import kv_cache_dtype
+from fathom.engine.cuda_graphs import Captured
+from fathom.engine.profile import EngineProfile
+from fathom.model_facts import (
+    NO_MODEL,
+    Absence,
+    ModelConfig,
+    ModelFacts,
+    ModelRef,
+    draft_ref,
+    target_ref,
+)
+
+_REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
+"""Beginnings of options after which the target is not what its config.json says: --hf-overrides,
+--hf-config-path, --config-format, --model-impl."""
+_REWRITE_WEIGHTS: Final = ("--quan", "-q", "--load-f", "--model-lo", "--cpu-off", "--offload")
+"""Of those after which weights do not lie in memory as in their files: --quantization,
+--load-format, --model-loader-extra-config, --cpu-offload-gb, --offload-*."""
+_UNKNOWN: Final = ModelFacts()
+LONGER_VARIABLE: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+_DRAFT: Final = "spec.draft.id"
+
+
+@dataclass(frozen=True, slots=True)
+class StatedArgs:
+    """What `engine.args` and `engine.env` say that a preflight must know."""
+
+    max_model_len: int | None = None
+    """None: not stated, or not as a plain number."""
+    longer_allowed: bool = False
+    """Whether VLLM_ALLOW_LONG_MAX_MODEL_LEN is set, to whatever."""
+    rewrites_config: bool = False
+    """Whether vLLM is told to read the target otherwise than its config.json says."""
+    rewrites_weights: bool = False
+    """Whether weights are to be quantised, offloaded or loaded otherwise than as they lie."""
+    kv_cache_dtype: str = "auto"
+    """As vLLM spells it."""
+    kv_value_bytes: int = 2
+    """Of one number in the KV cache."""
+    max_batch: int = 256
+    """The largest number of requests in one step, as far as it is known."""
+    gpu_memory_utilization: float = 0.92
+    """vLLM's default is that of vllm/config/cache.py in 0.32.0."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightInput:
+    """Everything that the checks look at. Nothing else is asked for."""
+
+    engine: EngineProfile
+    target: ModelFacts
+    draft: ModelFacts
+    stated: StatedArgs = StatedArgs()
+    captured: Captured | None = None
+    """CUDA graphs of its engine; None: not known."""
+
+    @property
+    def spec(self) -> SpeculativeDeploymentSpec:
+        return self.engine.spec
+
+    @property
+    def version(self) -> Version | None:
+        """vLLM's, as far as the spec tells."""
+        return self.engine.version
+
+    @property
+    def target_config(self) -> ModelConfig | None:
+        """The target's, as vLLM will see it."""
+        return None if self.stated.rewrites_config else self.target.config
+
+    @property
+    def draft_config(self) -> ModelConfig | None:
+        return self.draft.config
+
+    @property
+    def has_draft(self) -> bool:
+        """Whether a draft model of its own is loaded."""
+        return self.draft.absence is not Absence.NO_MODEL
+
+    @property
+    def depth(self) -> int:
+        """`num_speculative_tokens` that the engine is started with; 0: it does not speculate."""
+        return self.engine.deepest if self.spec.drafts else 0
+
+
+def preflight_input(engine: EngineProfile, target: ModelFacts, draft: ModelFacts) -> PreflightInput:
+    """All that `check_draft` looks at.
+
+    Args:
+        engine: of a valid spec.
+        target: what is known of the target.
+        draft: what is known of the draft; not looked at where the spec names none.
+    """
+    has_draft = bool(draft_ref(engine.spec).id)
+    return PreflightInput(
+        engine, target, draft if has_draft else NO_MODEL, stated_args(engine), engine.captured
+    )
+
+
+def preflight_of(engine: EngineProfile, models: Mapping[ModelRef, ModelFacts]) -> PreflightInput:
+    """The same, of models that were looked up; of what was not, nothing is known."""
+    target = models.get(target_ref(engine.spec), _UNKNOWN)
+    return preflight_input(engine, target, models.get(draft_ref(engine.spec), _UNKNOWN))
+
+
+def stated_args(engine: EngineProfile) -> StatedArgs:
+    """What `engine.args` and `engine.env` say that a preflight must know."""
+    arguments = engine.arguments
+    length = arguments.value("--max-model-len")
+    cache = kv_cache_dtype(arguments)
+    share = arguments.value("--gpu-memory-utilization")
+    defaults = StatedArgs()
+    return StatedArgs(
+        max_model_len=int(length) if length is not None and length.isdecimal() else None,
+        longer_allowed=any(each.name == LONGER_VARIABLE for each in engine.spec.engine.env),
+        rewrites_config=bool(arguments.beginning(*_REWRITE_CONFIG)),
+        rewrites_weights=bool(arguments.beginning(*_REWRITE_WEIGHTS)),
+        kv_cache_dtype=cache,
+        kv_value_bytes=1 if cache.startswith("fp8") else defaults.kv_value_bytes,
+        max_batch=engine.max_num_seqs,
+        gpu_memory_utilization=_share(share, defaults.gpu_memory_utilization),
+    )
+
+
+def _share(text: str | None, default: float) -> float:
+    try:
+        share = float(text) if text is not None else default
+    except ValueError:
+        return default
+    return share if 0 < share <= 1 else default
+
+
+def refused(sentence: str, field: str = _DRAFT, reason: Reason = Reason.INCOMPATIBLE) -> Problem:
+    """It is certain to fail."""
+    return Problem(field, sentence, Severity.ERROR, reason)
+
+
+def doubtful(sentence: str, field: str = _DRAFT) -> Problem:
+    """It is likely to fail."""
+    return Problem(field, sentence, Severity.WARNING, Reason.DOUBTFUL)
+
+
+def unknown(sentence: str, field: str = _DRAFT) -> Problem:
+    """It cannot be told."""
+    return Problem(field, sentence, Severity.UNKNOWN, Reason.NOT_CHECKED)

@@ -1,0 +1,199 @@
+"""Does this draft work with this target on this engine? As far as can be told before it runs.
+
+What cannot be told is Unknown, and never refused. What is looked at: docs/preflight.md.
+
+Each looks at one thing and returns what it found, or None: nothing stands against the pair, or it
+cannot be told. Refused is only what is certain to fail in the releases that were read; each check
+names the module of vLLM that it judges by.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from fathom.api.conditions import ConditionStatus, Reason
+from fathom.api.methods import METHODS, Method
+from fathom.api.problem import Problem, Severity
+from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.validation.model_input import PreflightInput, unknown
+from fathom.validation.pair_checks import (
+    draft_architecture,
+    draft_name,
+    draft_to_target_table,
+    draft_vocabulary,
+    engine_age,
+    hidden_size,
+    multi_token_prediction,
+    target_architecture,
+    vocabularies,
+)
+from fathom.validation.size_checks import (
+    draft_heads,
+    kv_cache,
+    maximum_length,
+    memory,
+    target_heads,
+)
+
+TABLE: Final = "Fathom's own table"
+"""The source of what is known of a draft without its config.json."""
+CHECKS_OF_TARGET: Final = (target_heads, maximum_length, kv_cache, memory)
+"""What can be judged where no draft is loaded."""
+EAGLE_3_1: Final = "EAGLE-3.1"
+EAGLE_3: Final = METHODS[Method.EAGLE3].family
+KNOWN_DRAFTS: Final[Mapping[str, ModelFacts]] = MappingProxyType(
+    {
+        # As far as its config.json decides anything: `fc_norm` and `norm_output` at the top level,
+        # and a `kv_lora_rank`.
+        "lightseekorg/kimi-k2.6-eagle3.1-mla": ModelFacts(
+            ModelConfig(fc_norm=True, norm_output=True, kv_lora_rank=512), source=TABLE
+        ),
+    }
+)
+"""What stands in for a config.json that is not at hand."""
+
+
+def at_hand(given: PreflightInput) -> Problem | None:
+    """Whether both models could be looked at at all."""
+    if given.spec.draft.method.looks_up_ngrams or given.draft.source == TABLE:
+        return None
+    said = "vLLM says at start whether this draft fits"
+    for facts, named in ((given.draft, given.spec.draft.id), (given.target, given.spec.model.id)):
+        if facts.config is None and facts.absence is not Absence.NO_MODEL:
+            why = f" ({facts.explanation})" if facts.explanation else ""
+            return unknown(f"the config.json of {named} is not at hand{why}: {said}.")
+    if given.stated.rewrites_config:
+        return unknown(
+            "spec.engine.args have vLLM read the target otherwise than its config.json says: "
+            f"{said}.",
+            "spec.engine.args",
+        )
+    return None
+
+
+def engine_known(given: PreflightInput) -> Problem | None:
+    if given.version is not None:
+        return None
+    return unknown(
+        f"which vLLM {given.spec.engine.image} holds is unknown: set spec.engine.version to have "
+        f"{given.spec.draft.id or 'its speculation'} checked.",
+        "spec.engine.version",
+    )
+
+
+CHECKS: Final[tuple[Callable[[PreflightInput], Problem | None], ...]] = (
+    engine_age,
+    draft_architecture,
+    target_architecture,
+    hidden_size,
+    draft_vocabulary,
+    vocabularies,
+    draft_to_target_table,
+    target_heads,
+    draft_heads,
+    multi_token_prediction,
+    maximum_length,
+    kv_cache,
+    memory,
+    draft_name,
+    at_hand,
+    engine_known,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftVerdict:
+    """What is known of a draft; the DraftCompatible condition says the same."""
+
+    status: ConditionStatus
+    reason: Reason
+    message: str
+    family: str
+    """Such as EAGLE-3.1; empty: unknown."""
+    field: str = "spec.draft.id"
+    """Path in the spec that the message is about."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is known not to work. Unknown is not refused."""
+        return self.status is ConditionStatus.FALSE
+
+
+def check_draft(given: PreflightInput) -> DraftVerdict:
+    """Judge a draft from what is at hand.
+
+    The first refusal counts, else the first doubt, else the first thing that is not known.
+    """
+    given = _with_table(given)
+    family, method = _family(given), given.spec.draft.method
+    worst = _worst(given)
+    if worst is not None:
+        refused = worst.severity is Severity.ERROR
+        return DraftVerdict(
+            ConditionStatus.FALSE if refused else ConditionStatus.UNKNOWN,
+            worst.reason,
+            worst.message,
+            family,
+            worst.field,
+        )
+    if not given.spec.drafts:
+        return DraftVerdict(
+            ConditionStatus.TRUE,
+            Reason.NO_DRAFT,
+            "speculation.drafting is Disabled, so no draft is loaded.",
+            family,
+        )
+    if not method.row.requirements_known:
+        return DraftVerdict(
+            ConditionStatus.UNKNOWN,
+            Reason.NOT_CHECKED,
+            f"drafts of method {method} are not checked in full: vLLM says at start whether this "
+            "one fits.",
+            family,
+        )
+    from_table = given.draft.source == TABLE
+    return DraftVerdict(
+        ConditionStatus.TRUE,
+        Reason.KNOWN_PAIR if from_table else Reason.COMPATIBLE,
+        f"{_subject(given, family)}, which vLLM {given.version} runs.",
+        family,
+    )
+
+
+def _with_table(given: PreflightInput) -> PreflightInput:
+    """Let the table stand in for what is not at hand of a pair with a known draft."""
+    known = KNOWN_DRAFTS.get(given.spec.draft.id) if given.has_draft else None
+    if known is None or (given.draft.config is not None and given.target.config is not None):
+        return given
+    config = given.draft.config or known.config
+    return replace(given, draft=replace(given.draft, config=config, source=known.source))
+
+
+def _worst(given: PreflightInput) -> Problem | None:
+    """The surest objection, and of equally sure ones the first; None: there is none."""
+    checks = CHECKS if given.spec.drafts else CHECKS_OF_TARGET
+    found = [objection for check in checks if (objection := check(given)) is not None]
+    return max(found, key=lambda objection: objection.severity, default=None)
+
+
+def _family(given: PreflightInput) -> str:
+    """What the draft is; empty: unknown."""
+    method, draft = given.spec.draft.method, given.draft_config
+    if not given.spec.drafts:
+        return ""
+    if method is not Method.EAGLE3:
+        return method.row.family
+    if draft is None:
+        return ""
+    # EAGLE 3.1 is told from 3 by these two. `norm_before_fc` and `norm_before_residual` are other
+    # things.
+    return EAGLE_3_1 if draft.fc_norm and draft.norm_output else EAGLE_3
+
+
+def _subject(given: PreflightInput, family: str) -> str:
+    draft, model = given.spec.draft, given.spec.model
+    if draft.method is Method.EAGLE3:
+        return f"{draft.id} is {family} ({given.draft.source})"
+    source = draft.id or "no draft of its own"
+    return f"{model.id} is served with method {draft.method} and {source}"

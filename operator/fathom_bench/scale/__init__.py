@@ -1,1 +1,0 @@
-"""`fathom local bench-scale`: what one operator costs beside hundreds of resources."""

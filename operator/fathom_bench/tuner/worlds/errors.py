@@ -1,5 +1,0 @@
-from fathom_local.errors import LocalClusterError
-
-
-class WorldError(LocalClusterError):
-    """A world that cannot be simulated; the message says which part and why."""

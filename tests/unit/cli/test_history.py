@@ -1,0 +1,101 @@
+"""`fathom history`: what several sources tell of the past, in order, and each thing once."""
+
+from typing import Any
+
+from fathom.adapters.ports import KubeError
+from fathom.cli.history import read_past
+from fathom.cluster.kinds import CONFIG_MAP, EVENT, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.rollout.refresh import PastRefresh, RefreshLog
+from manifest_samples import manifest
+from support.fake_kube import FakeKube
+
+KEY = ObjectKey("llm", "kimi")
+STATUS: dict[str, Any] = {
+    "tuning": {
+        "history": [
+            {
+                "at": "2026-01-01T00:03:00Z",
+                "action": "Move",
+                "reason": "Moved",
+                "message": "Moves batch 4 from 3 to 5.",
+                "expectedGainPercent": "6.1",
+                "measuredGainPercent": "5.8",
+            }
+        ]
+    },
+    "rollout": {
+        "stage": "Complete",
+        "since": "2026-01-01T00:01:00Z",
+        "message": "all follow.",
+        "why": "image: a became b",
+    },
+    "quality": {
+        "requestId": "1",
+        "at": "2026-01-01T00:04:00Z",
+        "result": "Lossless",
+        "message": "The same tokens.",
+    },
+}
+
+
+def event(
+    name: str, at: str, reason: str, message: str, kind: str = "SpeculativeDeployment"
+) -> Any:
+    return {
+        "metadata": {"name": name, "namespace": "llm"},
+        "involvedObject": {"kind": kind, "name": "kimi"},
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": at,
+    }
+
+
+def cluster() -> FakeKube:
+    kube = FakeKube()
+    kube.put(SPECULATIVE_DEPLOYMENT, manifest() | {"status": STATUS})
+    log = RefreshLog((PastRefresh("kimi-r1-x", 1_767_225_720.0),))
+    data = {"refreshes.json": log.to_json()}
+    kube.put(CONFIG_MAP, {"metadata": {"name": "kimi-tuning", "namespace": "llm"}, "data": data})
+    told = (
+        event("kimi.1", "2026-01-01T00:05:00Z", "Paused", "annotation fathom.dev/paused holds it."),
+        event("kimi.2", "2026-01-01T00:03:00Z", "DepthMove", "Moves batch 4 from 3 to 5."),
+        event("kimi.3", "2026-01-01T00:06:00Z", "Other", "Of the Service.", "Service"),
+    )
+    for each in told:
+        kube.put(EVENT, each)
+    return kube
+
+
+async def test_all_that_is_known_newest_first_and_once() -> None:
+    past = await read_past(cluster(), KEY)
+
+    assert past is not None
+    assert past.missing == ()
+    assert [(each.at[11:16], each.what, each.why) for each in past.happened] == [
+        ("00:05", "Paused", "annotation fathom.dev/paused holds it."),
+        ("00:04", "Lossless", "The same tokens."),
+        ("00:03", "Move", "Moves batch 4 from 3 to 5. Expected: 6.1 %. Measured: 5.8 %."),
+        ("00:02", "Refreshing", "kimi-r1-x was restarted for its age."),
+        ("00:01", "Complete", "all follow. image: a became b"),
+    ]
+
+
+async def test_what_may_not_be_read_is_left_out_and_said() -> None:
+    kube = cluster()
+
+    def fail(_: str, kind: Kind) -> KubeError | None:
+        return KubeError(403, "no.") if kind in {EVENT, CONFIG_MAP} else None
+
+    kube.fail = fail
+    past = await read_past(kube, KEY)
+
+    assert past is not None
+    assert {each.what for each in past.happened} == {"Move", "Complete", "Lossless"}
+    assert sorted(past.missing) == [
+        "Events are left out. The API server does not let you do this: no.",
+        "Restarts for age are left out. The API server does not let you do this: no.",
+    ]
+
+
+async def test_of_one_that_is_not_there_nothing_is_known() -> None:
+    assert await read_past(FakeKube(), KEY) is None

@@ -1,0 +1,40 @@
+"""What `fathom explain` tells of a resource in a cluster: how its pods were started decides."""
+
+import pytest
+
+from fathom.api.status import EngineStatus, SpeculativeDeploymentStatus
+from fathom.cli.cluster import LiveResource
+from fathom.cli.explain import live_view
+from fathom.tuning.state import TuningState
+from manifest_samples import resource
+from unit.cli.test_explain import NOW_S, shown
+
+NOT_LIVE = {"engine.image": "ghcr.io/llm-d/llm-d-cuda:v0.32.0"}
+
+
+def told(engine: EngineStatus) -> str:
+    sd = resource(NOT_LIVE)
+    live = LiveResource(sd, SpeculativeDeploymentStatus(engine=engine), None, TuningState())
+    return "\n".join(shown(part, width=300) for part in live_view(sd, live, NOW_S))
+
+
+@pytest.mark.parametrize(
+    ("engine", "line"),
+    [
+        (
+            EngineStatus(actuation="Live", reason="not after the next."),
+            "Depth can be changed live: not after",
+        ),
+        (EngineStatus(actuation="None", reason="it is old."), "cannot be changed live: it is old."),
+        (EngineStatus(), "cannot be changed live: the tag of ghcr.io/llm-d"),
+    ],
+    ids=["live", "not live", "nobody looked yet"],
+)
+def test_the_operator_knows_whether_depth_is_live_and_else_the_spec_tells(
+    engine: EngineStatus, line: str
+) -> None:
+    assert line in told(engine)
+
+
+def test_a_live_fleet_of_which_no_reason_speaks_gets_no_line() -> None:
+    assert "Depth can" not in told(EngineStatus(actuation="Live"))

@@ -1,0 +1,37 @@
+"""What a command refuses, it refuses with a sentence and exit code 2."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fathom.cli.main import app
+
+ON_ONE = ("status", "explain", "advise", "history", "pause", "resume", "retry", "rollout")
+
+
+@pytest.mark.parametrize("command", [(each, "kimi") for each in ON_ONE] + [("top",)])
+def test_without_a_cluster_it_says_where_it_looked(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(app, [*command, "--kubeconfig", str(tmp_path / "none")])
+
+    assert result.exit_code == 2
+    assert "no cluster to talk to" in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", ON_ONE)
+def test_without_a_name_it_asks_for_one(command: str) -> None:
+    result = CliRunner().invoke(app, [command])
+
+    assert result.exit_code == 2
+    assert "Missing argument 'NAME'." in result.stderr
+
+
+@pytest.mark.parametrize("reason", ["", "false"])
+def test_a_reason_that_would_be_no_pause_is_refused(reason: str) -> None:
+    result = CliRunner().invoke(app, ["pause", "kimi", "--reason", reason])
+
+    assert result.exit_code == 2
+    assert f"--reason {reason!r} would be no pause: say why, or leave it out." in result.stderr

@@ -1,0 +1,207 @@
+"""`fathom status`: the verdict, what comes next, and the screen."""
+
+from collections.abc import Mapping
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.cli.cluster import Reported
+from fathom.cli.status import Headline, status_view, wellness_of
+from fathom.cluster.kinds import ObjectKey
+from fathom.cluster.manifest import Meta
+
+KEY = ObjectKey("llm", "kimi")
+WELL: Mapping[str, tuple[str, str, str]] = {
+    "Ready": ("True", "AllReplicasReady", "2 of 2 replicas are ready."),
+    "Progressing": ("False", "UpToDate", "every replica is of revision r1."),
+    "Degraded": ("False", "AsExpected", ""),
+    "Tuning": ("True", "Exploiting", "The depths in force are the best known."),
+}
+
+
+def reported(
+    changes: Mapping[str, tuple[str, str, str]] | None = None,
+    *,
+    generation: int = 2,
+    **fields: Any,
+) -> Reported:
+    conditions = [
+        {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        for kind, (status, reason, message) in {**WELL, **(changes or {})}.items()
+    ]
+    status = {"observedGeneration": 2, "conditions": conditions, **fields}
+    return Reported(
+        Meta(name="kimi", namespace="llm", generation=generation),
+        SpeculativeDeploymentStatus.model_validate(status),
+    )
+
+
+NEW = Reported(Meta(name="kimi", namespace="llm", generation=1), None)
+PAUSED = {"Progressing": ("False", "Paused", "annotation fathom.dev/paused holds it.")}
+ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back.")}
+
+
+@pytest.mark.parametrize(
+    ("given", "headline", "following"),
+    [
+        (reported(), Headline.WELL, "Nothing."),
+        (NEW, Headline.UNKNOWN, "No operator has reported on it yet."),
+        (reported(generation=3), Headline.UNKNOWN, "reported on generation 2 and not yet on 3"),
+        (reported(PAUSED), Headline.PAUSED, "`kubectl fathom resume kimi` ends the pause."),
+        (
+            reported(ROLLED_BACK | PAUSED),
+            Headline.NOT_WELL,
+            "RolledBack: revision r2 was rolled back. `kubectl fathom retry kimi` tries it once",
+        ),
+        (
+            reported({"Degraded": ("True", "InvalidSpec", "mend spec.replicas.")}),
+            Headline.NOT_WELL,
+            "InvalidSpec: mend spec.replicas.",
+        ),
+        (
+            reported({"Progressing": ("True", "Starting", "the engines are starting.")}),
+            Headline.UNDER_WAY,
+            "the engines are starting.",
+        ),
+        (
+            reported({"Ready": ("False", "ReplicasNotReady", "1 of 2 replicas are ready.")}),
+            Headline.NOT_WELL,
+            "1 of 2 replicas are ready.",
+        ),
+        (
+            reported({"Ready": ("False", "ScaledToZero", "spec.replicas is 0.")}),
+            Headline.WELL,
+            "Nothing.",
+        ),
+        (
+            reported({"DraftMismatch": ("True", "AcceptanceCliff", "Look at the draft.")}),
+            Headline.ALARMED,
+            "Look at the draft.",
+        ),
+        (
+            reported({"Tuning": ("False", "NoMetrics", "no metrics can be read.")}),
+            Headline.WELL,
+            "no metrics can be read.",
+        ),
+        (
+            reported(tuning={"summary": "Advise/Advising"}),
+            Headline.WELL,
+            "`kubectl fathom advise kimi` says which depth to write.",
+        ),
+    ],
+)
+def test_the_verdict_and_what_comes_next(
+    given: Reported, headline: Headline, following: str
+) -> None:
+    found = wellness_of(given)
+
+    assert found.headline is headline
+    assert following in found.next
+
+
+def shown(given: Reported) -> str:
+    console = Console(file=StringIO(), width=110, color_system=None)
+    console.print(status_view(KEY, given, wellness_of(given)))
+    assert isinstance(console.file, StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+def test_one_screen() -> None:
+    given = reported(
+        ready="2/2",
+        readyReplicas=2,
+        engine={"version": "0.32.0"},
+        draft={"family": "EAGLE-3.1"},
+        depth={
+            "summary": "5/3",
+            "generation": 4,
+            "appliedReplicas": 2,
+            "since": "2026-01-01T00:00:00Z",
+        },
+        measured={
+            "at": "2026-01-01T00:05Z",
+            "tokensPerSecond": 4321,
+            "meanBatch": "7.9",
+            "acceptanceLength": "2.91",
+            "gainPercent": "6.2",
+        },
+        tuning={"summary": "Auto/Exploiting"},
+    )
+
+    assert shown(given).splitlines() == [
+        "llm/kimi is well.",
+        "replicas  2/2 ready, vLLM 0.32.0, EAGLE-3.1",
+        "depth     5/3, in force on 2 of 2 ready replicas, since 2026-01-01T00:00:00Z",
+        "state     UpToDate: every replica is of revision r1.",
+        "why       Auto/Exploiting: The depths in force are the best known.",
+        "traffic   4321 tokens per second, batch 7.9, acceptance length 2.91, at 2026-01-01T00:05Z",
+        "gain      +6.2 % over your own depth, tokens",
+        "next      Nothing.",
+    ]
+
+
+def test_what_it_brought_and_what_it_could_still_serve() -> None:
+    gained = {
+        "since": "2026-01-01T00:00:00Z",
+        "percent": "6.1",
+        "errorPercent": "0.8",
+        "gpuHours": "41.20",
+        "errorGpuHours": "5.40",
+        "measuredGpuHours": "675.41",
+        "unmeasuredGpuHours": "3.10",
+    }
+    measured = {
+        "at": "2026-01-01T00:05:00Z",
+        "tokensPerSecond": 4321,
+        "headroomTokensPerSecond": 1450,
+    }
+    text = " ".join(shown(reported(gained=gained, measured=measured)).split())
+
+    assert (
+        "gained +6.1 % ± 0.8, +41.20 ± 5.40 GPU hours since 2026-01-01T00:00:00Z (675.41 busy GPU "
+        "hours measured, 3.10 not)" in text
+    )
+    assert "4321 tokens per second, room for at least 1450 more, at 2026-01-01T00:05:00Z" in text
+    unknown = {key: gained[key] for key in ("since", "unmeasuredGpuHours")}
+    unknown["measuredGpuHours"] = "0.00"
+    text = " ".join(shown(reported(gained=unknown)).split())
+    assert "gained not measured since 2026-01-01T00:00:00Z (0.00 busy GPU hours" in text
+
+
+def test_what_is_not_measured_is_not_zero() -> None:
+    lines = shown(reported(ready="2/2", readyReplicas=2)).splitlines()
+
+    assert "depth     not known" in lines
+    assert "traffic   not measured" in lines
+    assert "gain      not measured" in lines
+
+
+def test_of_one_that_nobody_has_looked_at_nothing_is_made_up() -> None:
+    assert shown(NEW).splitlines() == [
+        "llm/kimi is not known to be well.",
+        "next  No operator has reported on it yet. Does one run, and does it watch this namespace?",
+    ]
+
+
+def test_a_rollout_and_a_loss_are_told() -> None:
+    given = reported(
+        measured={"at": "2026-01-01T00:05:00Z", "gainPercent": "-1.0"},
+        rollout={
+            "stage": "RolledBack",
+            "since": "2026-01-01T00:00:00Z",
+            "message": "it was slower.",
+        },
+    )
+    lines = shown(given).splitlines()
+
+    assert "rollout   RolledBack since 2026-01-01T00:00:00Z, it was slower." in lines
+    assert "gain      -1.0 % over your own depth, tokens" in lines

@@ -1,0 +1,164 @@
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from fathom.adapters.ports import KubeError
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.cli.cluster import Listed, read_all, read_resource
+from fathom.cli.options import kube_sentence
+from fathom.cli.top import print_whole, top_table
+from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.resource import SpeculativeDeployment, standing
+from fathom.tuning.state import TuningState
+from manifest_samples import manifest
+from support.fake_kube import FakeKube
+from support.loop_harness import LoopHarness
+
+
+def condition(kind: str, status: str, reason: str) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+STATUS = SpeculativeDeploymentStatus.model_validate(
+    {
+        "ready": "2/2",
+        "depth": {"summary": "5/3"},
+        "measured": {
+            "at": "2026-01-01T00:00:00Z",
+            "acceptanceLength": "2.91",
+            "tokensPerSecond": 4321,
+            "tpotMilliseconds": "11.5",
+            "gainPercent": "6.2",
+        },
+        "tuning": {
+            "summary": "Advise/Advising",
+            "lastDecision": {
+                "at": "2026-01-01T00:00:00Z",
+                "action": "Hold",
+                "reason": "Advising",
+                "message": "Would move batch 5-8 from 3 to 5.",
+                "expectedGainPercent": "6.1",
+                "expectedGainIntervalPercent": "3.1 to 9.0",
+            },
+        },
+        "conditions": [
+            condition("Ready", "True", "AllReplicasReady"),
+            condition("Degraded", "False", "AsExpected"),
+            condition("DraftMismatch", "True", "AcceptanceCliff"),
+            condition("AcceptanceDecay", "False", "Cleared"),
+        ],
+    }
+)
+
+
+def shown(table: Table, width: int = 180) -> list[str]:
+    console = Console(file=StringIO(), width=width, color_system=None)
+    console.print(table)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_row_holds_what_the_status_says() -> None:
+    header, row, *_ = shown(
+        top_table([Listed(ObjectKey("llm", "kimi"), STATUS)], with_namespace=True)
+    )
+
+    assert header.split()[:3] == ["NAMESPACE", "NAME", "READY"]
+    assert row.split()[:9] == ["llm", "kimi", "2/2", "5/3", "2.91", "4321", "11.5", "ms", "6.2%"]
+    assert "Advise/Advising" in row
+    assert "Would move batch 5-8 from 3 to 5. Expected: 6.1% (3.1 to 9.0)." in row
+    assert "DraftMismatch/AcceptanceCliff" in row
+    assert "AcceptanceDecay" not in row
+
+
+@pytest.mark.parametrize("of_a_terminal", [False, True])
+def test_what_is_no_terminal_cuts_nothing_off(*, of_a_terminal: bool) -> None:
+    """Somebody searches it for an alarm."""
+    name = "kimi-k2-instruct-of-the-other-region-eu-west"
+    console = Console(file=StringIO(), width=80, force_terminal=of_a_terminal, color_system=None)
+    listed = [Listed(ObjectKey("llm", name), STATUS)]
+    print_whole(console, top_table(listed, with_namespace=True))
+    assert isinstance(console.file, StringIO)
+    header, row, *_ = console.file.getvalue().splitlines()
+    if of_a_terminal:
+        assert len(row) <= 80
+    else:
+        assert {"ALARMS", "NAME"} <= set(header.split())
+        assert name in row
+        assert "DraftMismatch/AcceptanceCliff" in row
+
+
+def test_what_is_unknown_is_a_dash_and_not_zero() -> None:
+    _, row, *_ = shown(
+        top_table(
+            [Listed(ObjectKey("llm", "new"), SpeculativeDeploymentStatus())], with_namespace=False
+        )
+    )
+
+    assert row.split() == ["new", *["–"] * 9]
+
+
+def test_a_degraded_resource_is_an_alarm() -> None:
+    status = SpeculativeDeploymentStatus.model_validate(
+        {"conditions": [condition("Degraded", "True", "PodFailing")]}
+    )
+
+    assert standing(status) == ("Degraded/PodFailing",)
+
+
+async def test_resources_are_listed_by_name_in_one_namespace_or_in_all() -> None:
+    kube = FakeKube()
+    for namespace, name in (("b", "x"), ("a", "z"), ("a", "y")):
+        document = manifest()
+        document["metadata"] |= {"namespace": namespace, "name": name}
+        kube.put(SPECULATIVE_DEPLOYMENT, document)
+
+    assert [str(each.key) for each in await read_all(kube, "a")] == ["a/y", "a/z"]
+    assert [str(each.key) for each in await read_all(kube, "")] == ["a/y", "a/z", "b/x"]
+
+
+async def test_what_the_operator_keeps_is_read() -> None:
+    harness = LoopHarness({"replicas": 1})
+    await harness.until_ready()
+
+    live = await read_resource(harness.kube, ObjectKey("llm", "kimi"))
+
+    assert live is not None
+    assert live.document is not None
+    assert live.document.generation == 1
+    assert live.status.depth.summary == "3"
+    assert live.state == TuningState.from_json(
+        harness.kube.find(CONFIG_MAP, "kimi-tuning")["data"]["state.json"]
+    )
+
+
+async def test_a_field_of_a_newer_crd_does_not_keep_it_from_being_read() -> None:
+    harness = LoopHarness({"engine.laterField": 3})
+
+    live = await read_resource(harness.kube, ObjectKey("llm", "kimi"))
+
+    assert live is not None
+    assert isinstance(live.resource, SpeculativeDeployment)
+
+
+async def test_a_resource_that_is_not_there_is_none() -> None:
+    assert await read_resource(FakeKube(), ObjectKey("llm", "kimi")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (KubeError(403, "no."), "The API server does not let you do this: no."),
+        (KubeError(0, "refused"), "The API server cannot be asked: refused"),
+    ],
+)
+def test_what_the_cluster_refuses_is_a_sentence(error: KubeError, sentence: str) -> None:
+    assert kube_sentence(error) == sentence

@@ -1,0 +1,91 @@
+from typing import Any
+
+from fathom.api.conditions import ConditionStatus, ConditionType, Reason
+from fathom.api.status import Condition, SpeculativeDeploymentStatus
+from fathom.cluster.events import LONGEST_MESSAGE, Event, Severity, event_manifest, transitions
+from fathom.cluster.manifest import Meta
+from fathom.reconcile.status import as_written, essence, same
+from fathom.times import rfc3339, unix_seconds
+
+
+def status(*, ready: bool, degraded: Reason) -> SpeculativeDeploymentStatus:
+    def condition(kind: ConditionType, reason: Reason, state: ConditionStatus) -> Condition:
+        return Condition(
+            type=kind,
+            status=state,
+            reason=reason,
+            message=f"{reason} it is.",
+            last_transition_time="2027-01-15T08:00:00Z",
+        )
+
+    true, false = ConditionStatus.TRUE, ConditionStatus.FALSE
+    well = degraded is Reason.AS_EXPECTED
+    return SpeculativeDeploymentStatus(
+        conditions=(
+            condition(ConditionType.READY, Reason.ALL_REPLICAS_READY, true)
+            if ready
+            else condition(ConditionType.READY, Reason.REPLICAS_NOT_READY, false),
+            condition(ConditionType.DEGRADED, degraded, false if well else true),
+        ),
+    )
+
+
+STARTING = status(ready=False, degraded=Reason.AS_EXPECTED)
+SERVING = status(ready=True, degraded=Reason.AS_EXPECTED)
+FAILING = status(ready=False, degraded=Reason.POD_FAILING)
+
+
+def told(
+    new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None
+) -> list[tuple[str, str]]:
+    return [(each.severity.value, each.reason) for each in transitions(new, old)]
+
+
+def test_a_resource_that_has_only_begun_is_no_news() -> None:
+    assert told(STARTING, None) == []
+
+
+def test_news_is_what_changed() -> None:
+    assert told(SERVING, STARTING) == [("Normal", "AllReplicasReady")]
+    assert told(SERVING, SERVING) == []
+    assert told(FAILING, SERVING) == [
+        ("Warning", "ReplicasNotReady"),
+        ("Warning", "PodFailing"),
+    ]
+    assert told(SERVING, FAILING) == [("Normal", "AllReplicasReady"), ("Normal", "Recovered")]
+
+
+def test_another_reason_to_be_degraded_is_news() -> None:
+    assert told(status(ready=False, degraded=Reason.IMAGE_UNAVAILABLE), FAILING) == [
+        ("Warning", "ImageUnavailable")
+    ]
+
+
+def test_an_event_is_about_its_resource_and_never_too_long() -> None:
+    about = Meta(name="kimi", namespace="llm", uid="u1")
+    found: Any = event_manifest(
+        Event(Severity.NORMAL, "Rolling", "x" * 5000), about, 1_800_000_000.0, "operator-0"
+    )
+    assert found["involvedObject"]["uid"] == "u1"
+    assert found["involvedObject"]["kind"] == "SpeculativeDeployment"
+    assert len(found["message"]) == LONGEST_MESSAGE
+    assert found["firstTimestamp"] == "2027-01-15T08:00:00Z"
+
+
+def test_times_go_there_and_back() -> None:
+    assert unix_seconds(rfc3339(1_800_000_000.7)) == 1_800_000_000
+    assert unix_seconds("soon") is None
+
+
+def test_what_is_unknown_is_absent_not_empty() -> None:
+    written = as_written(SERVING)
+    assert "selector" not in written
+    assert written["readyReplicas"] == 0
+
+
+def test_the_order_of_conditions_is_no_change() -> None:
+    turned = SERVING.model_copy(update={"conditions": SERVING.conditions[::-1]})
+    assert same(turned, SERVING)
+    assert essence(turned) == essence(SERVING)
+    assert not same(STARTING, SERVING)
+    assert essence(STARTING) != essence(SERVING)

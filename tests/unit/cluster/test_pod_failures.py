@@ -1,0 +1,194 @@
+from typing import Any
+
+import pytest
+
+from fathom.api.conditions import Reason
+from fathom.cluster.observed import ObservedDeployment
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.pod_failures import Trouble, trouble_with_pod, trouble_with_workload
+
+
+def pod(**status: Any) -> ObservedPod:
+    return ObservedPod.model_validate({"metadata": {"name": "kimi-1"}, "status": status})
+
+
+def container(**state: Any) -> dict[str, Any]:
+    return {"name": "vllm", "image": "vllm/vllm-openai:v0.32.0", **state}
+
+
+CASES = [
+    (
+        {
+            "phase": "Pending",
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+                }
+            ],
+        },
+        Reason.POD_UNSCHEDULABLE,
+        "pod kimi-1 finds no node: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+    ),
+    (
+        {
+            "containerStatuses": [
+                container(state={"waiting": {"reason": "ImagePullBackOff", "message": "not found"}})
+            ]
+        },
+        Reason.IMAGE_UNAVAILABLE,
+        "container vllm of pod kimi-1 cannot get vllm/vllm-openai:v0.32.0: not found.",
+    ),
+    (
+        {
+            "containerStatuses": [
+                container(
+                    restartCount=4,
+                    state={"waiting": {"reason": "CrashLoopBackOff"}},
+                    lastState={"terminated": {"exitCode": 1, "message": "CUDA out of memory\n"}},
+                )
+            ]
+        },
+        Reason.POD_FAILING,
+        "container vllm of pod kimi-1 exited with code 1 (4 restarts so far): CUDA out of memory.",
+    ),
+    (
+        {
+            "containerStatuses": [
+                container(
+                    state={
+                        "waiting": {
+                            "reason": "CreateContainerConfigError",
+                            "message": 'secret "hf-token" not found',
+                        }
+                    }
+                )
+            ]
+        },
+        Reason.POD_FAILING,
+        'container vllm of pod kimi-1 cannot start: secret "hf-token" not found.',
+    ),
+    (
+        {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."},
+        Reason.POD_FAILING,
+        "pod kimi-1 failed: The node was low on memory.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "message"), CASES)
+def test_trouble_is_told_in_words(status: dict[str, Any], reason: Reason, message: str) -> None:
+    trouble = trouble_with_pod(pod(**status))
+    assert trouble is not None
+    assert (trouble.reason, trouble.message) == (reason, message)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        {"phase": "Running", "containerStatuses": [container(state={"running": {}})]},
+        {"containerStatuses": [container(state={"waiting": {"reason": "ContainerCreating"}})]},
+        {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [
+                container(restartCount=1, lastState={"terminated": {"exitCode": 137}})
+            ],
+        },
+        {"containerStatuses": None, "conditions": None},
+    ],
+)
+def test_a_pod_that_is_only_on_its_way_is_in_no_trouble(status: dict[str, Any]) -> None:
+    assert trouble_with_pod(pod(**status)) is None
+
+
+def ended(name: str, exit_code: int, *, ready: bool) -> dict[str, Any]:
+    """A container that was started again once."""
+    last = {"terminated": {"exitCode": exit_code, "message": f"{name} says why"}}
+    return {"name": name, "restartCount": 1, "lastState": last, "ready": ready}
+
+
+def test_a_container_that_is_ready_is_not_what_its_pod_waits_for() -> None:
+    completed = {"state": {"terminated": {"exitCode": 0}}}
+    fetch = {**ended("fetch", 1, ready=True), **completed}
+    loading = container(state={"running": {}})
+    status = {
+        "initContainerStatuses": [fetch],
+        "containerStatuses": [ended("istio-proxy", 1, ready=True), loading],
+    }
+    assert trouble_with_pod(pod(**status)) is None
+
+
+def test_of_several_containers_the_engine_is_told_of_first() -> None:
+    proxy = ended("istio-proxy", 1, ready=False)
+    fetch = ended("fetch", 2, ready=False)
+    engine = ended("vllm", 3, ready=False)
+    for statuses, named in (([proxy, engine], "vllm"), ([proxy], "fetch")):
+        trouble = trouble_with_pod(pod(initContainerStatuses=[fetch], containerStatuses=statuses))
+        assert trouble is not None
+        assert trouble.message.startswith(f"container {named} of pod kimi-1 exited")
+
+
+def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
+    text = "first " + "x" * 2000 + " last"
+    ended = container(restartCount=1, lastState={"terminated": {"exitCode": 1, "message": text}})
+    trouble = trouble_with_pod(pod(containerStatuses=[ended]))
+    assert trouble is not None
+    assert len(trouble.message) < 500
+    assert "first" in trouble.message
+    assert trouble.message.endswith("last.")
+
+
+def test_refused_pods_are_told_of_their_deployment() -> None:
+    deployment = ObservedDeployment.model_validate(
+        {
+            "metadata": {"name": "kimi-abc"},
+            "status": {
+                "conditions": [
+                    {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: gpus"}
+                ]
+            },
+        }
+    )
+    trouble = trouble_with_workload(deployment)
+    assert trouble is not None
+    assert trouble.reason is Reason.CHILD_REFUSED
+    assert "exceeded quota: gpus" in trouble.message
+
+
+def listening(*args: str, **spec: Any) -> ObservedPod:
+    """A pod of an IPv6 cluster, whose engine was started so."""
+    return ObservedPod.model_validate(
+        {
+            "metadata": {"name": "kimi-1"},
+            "spec": {"containers": [{"name": "vllm", "args": ["m", *args]}], **spec},
+            "status": {"phase": "Running", "podIP": "fd00::7"},
+        }
+    )
+
+
+def test_an_engine_that_listens_where_nobody_asks_is_told_how_not_to() -> None:
+    trouble = trouble_with_pod(listening("--host", "0.0.0.0"))
+    assert trouble == Trouble(
+        Reason.POD_FAILING,
+        "pod kimi-1 has the address fd00::7, and its engine listens at IPv4 addresses alone: add "
+        '"--host", "::" to spec.engine.args.',
+    )
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        listening("--host", "::"),
+        listening("--host=::"),
+        listening(),
+        # A mesh's container may listen for it.
+        listening("--host", "0.0.0.0", initContainers=[{"name": "p", "restartPolicy": "Always"}]),
+        listening(containers=[{"args": ["--host", "0.0.0.0"]}, {"name": "proxy"}]),
+    ],
+    ids=str,
+)
+def test_one_that_may_be_reached_is_in_no_trouble(pod: ObservedPod) -> None:
+    assert trouble_with_pod(pod) is None

@@ -1,0 +1,94 @@
+"""The file format: what is written is read again, and what is damaged is told by its line."""
+
+import gzip
+import json
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from fathom.measurement.counters import PodCounters
+from fathom.replay.recording import BadLine, UnreadableRecordingError, looks_in
+from support.engine_page import FakeEngine
+from unit.replay.recorded import record, write
+from unit.tuning.plant import Fleet
+
+
+def read(file: Path) -> list[PodCounters | BadLine]:
+    with file.open("rb") as stream:
+        return list(looks_in(stream, file.name))
+
+
+def line(at: object = 100.0, pod: object = "p", metrics: object = None) -> str:
+    page = FakeEngine().page() if metrics is None else metrics
+    return json.dumps({"at": at, "pod": pod, "metrics": page})
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
+    fleet = Fleet()
+    fleet.pods[0].device = "NVIDIA GB200"
+    looks = record(fleet, 60)
+    assert looks[-1].cells
+    assert looks[-1].drafts
+
+    assert read(write(tmp_path / name, looks)) == looks
+
+
+def test_a_page_as_an_engine_shows_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(f"{line()}\n\n{line(at=130)}\n")
+
+    (first, second) = read(file)
+
+    assert isinstance(first, PodCounters)
+    assert FakeEngine().is_shown_by(first)
+    assert isinstance(second, PodCounters)
+    assert (second.at_s, second.pod) == (130, "p")
+
+
+@pytest.mark.parametrize(
+    ("damaged", "words"),
+    [
+        ("{", "it is not {"),
+        (line(pod=5), "pod: input should be a valid string"),
+        (line(at="NaN"), "at: "),
+        (line(at=-1), "at: input should be greater than 0"),
+        ('{"at": 1, "pod": "p"}', "metrics: field required"),
+        (line(metrics="up 1\n"), "shows no vllm: metrics"),
+        (line(metrics="this is { not a page"), "shows no vllm: metrics"),
+        (line(metrics="vllm:generation_tokens_total{ 1"), "Prometheus's text format"),
+        (line(metrics="vllm:generation_tokens_total NaN\n"), "is nan, not a count"),
+        (line(at=50), "older than what stands above"),
+    ],
+)
+def test_a_damaged_line_is_told_by_its_number(tmp_path: Path, damaged: str, words: str) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(f"{line()}\n{damaged}\n{line(at=130)}\n")
+
+    first, bad, last = read(file)
+
+    assert isinstance(first, PodCounters)
+    assert isinstance(last, PodCounters)
+    assert isinstance(bad, BadLine)
+    assert bad.message.startswith("a.jsonl, line 2: ")
+    assert words in bad.message
+    assert bad.message.endswith(".")
+
+
+def test_a_file_that_is_not_text_has_no_look_in_it() -> None:
+    (bad,) = looks_in(BytesIO(b"\xff\xfe\x00"), "a")
+
+    assert isinstance(bad, BadLine)
+    assert bad.message.startswith("a, line 1: it is not {")
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-20], lambda _: b"not gzip", lambda data: data[:30] + b"x" * 9]
+)
+def test_damaged_compression_is_refused(damage: Callable[[bytes], bytes]) -> None:
+    data = gzip.compress(f"{line()}\n".encode())
+
+    with pytest.raises(UnreadableRecordingError, match="it cannot be read to its end"):
+        list(looks_in(BytesIO(damage(data)), "a.gz"))

@@ -1,0 +1,1 @@
+"""`python -m benchmarks scale`: what one operator costs beside hundreds of resources."""

@@ -1,0 +1,1 @@
+"""What is made of the models, the chart and the constants: `make regenerate` runs these."""

@@ -1,0 +1,99 @@
+"""What there is to see, sampled every few seconds."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+from kubernetes.aio.client.exceptions import ApiException
+
+from fathom.engine.depth import summary
+from fathom.measurement.counters import PodCounters
+from local_cluster.demo.fleet import DemoFleet
+
+_EVERY_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One look at the fleet. None: not known at this moment."""
+
+    at_s: float
+    tokens_per_second: float | None
+    acceptance_length: float | None
+    depth: str
+    """Depths from the smallest batch to the largest."""
+    overridden_pods: int
+    generation: int
+    tuning: str
+    """Mode and state, from the resource's status."""
+    message: str
+    """The last decision in words."""
+
+
+async def observe(fleet: DemoFleet, show: Callable[[Frame], None]) -> None:
+    """Look again and again until cancelled; a look that fails is skipped, not fatal."""
+    before: tuple[PodCounters, ...] = ()
+    while True:
+        with suppress(aiohttp.ClientError, ApiException, TimeoutError):
+            after = await fleet.counters()
+            show(await _frame(fleet, before, after))
+            before = after
+        await asyncio.sleep(_EVERY_SECONDS)
+
+
+async def _frame(
+    fleet: DemoFleet, before: tuple[PodCounters, ...], after: tuple[PodCounters, ...]
+) -> Frame:
+    document = await fleet.document()
+    status = (await fleet.resource()).get("status", {})
+    tuning = status.get("tuning", {})
+    return Frame(
+        at_s=time.time(),
+        tokens_per_second=token_rate(before, after),
+        acceptance_length=acceptance_length(before, after),
+        depth=summary(document.schedule),
+        overridden_pods=len(document.pods),
+        generation=document.generation,
+        tuning=tuning.get("summary", ""),
+        message=(tuning.get("lastDecision") or {}).get("message", ""),
+    )
+
+
+def token_rate(before: tuple[PodCounters, ...], after: tuple[PodCounters, ...]) -> float | None:
+    """Generated tokens per second over all pods, by vLLM's own counter.
+
+    Returns:
+        None if the pods are not the same, or one started anew in between.
+    """
+    pairs = _same_pods(before, after)
+    if not pairs:
+        return None
+    return sum(
+        (new.engine.generation_tokens - old.engine.generation_tokens) / (new.at_s - old.at_s)
+        for old, new in pairs
+    )
+
+
+def acceptance_length(
+    before: tuple[PodCounters, ...], after: tuple[PodCounters, ...]
+) -> float | None:
+    """Tokens per verification step, by vLLM's own counters; None if nothing was drafted."""
+    pairs = _same_pods(before, after)
+    drafts = sum(new.engine.drafts - old.engine.drafts for old, new in pairs)
+    accepted = sum(new.engine.accepted_tokens - old.engine.accepted_tokens for old, new in pairs)
+    return 1 + accepted / drafts if drafts > 0 else None
+
+
+def _same_pods(
+    before: tuple[PodCounters, ...], after: tuple[PodCounters, ...]
+) -> list[tuple[PodCounters, PodCounters]]:
+    if [pod.pod for pod in before] != [pod.pod for pod in after]:
+        return []
+    pairs = list(zip(before, after, strict=True))
+    if any(old.started_at_s != new.started_at_s or new.at_s <= old.at_s for old, new in pairs):
+        return []
+    return pairs

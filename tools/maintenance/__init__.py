@@ -1,0 +1,1 @@
+"""What keeps the project going: the tiers of tests, a new vLLM, a release."""
