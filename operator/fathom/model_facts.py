@@ -30,7 +30,7 @@ _LARGEST_BYTES: Final = 1 << 53
 """Of one file; a hub that tells of more, or of no whole number, tells nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """One model's shape. Sizes are counts of numbers, not bytes."""
 
@@ -202,7 +202,7 @@ class Weights:
     """Whether they hold the table from draft tokens to target tokens; None: unknown."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """One model, as far as it is known."""
 

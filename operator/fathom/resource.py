@@ -86,7 +86,12 @@ def parse(
 ) -> SpeculativeDeployment | tuple[Problem, ...]:
     """Read a manifest; every problem found is returned, none raised."""
     if (field := _nested_too_deeply(manifest.get("spec"))) is not None:
-        return (Problem(f"spec.{field}", f"nested more than {DEEPEST} deep: no pod template is."),)
+        return (
+            Problem(
+                field=f"spec.{field}",
+                message=f"nested more than {DEEPEST} deep: no pod template is.",
+            ),
+        )
     try:
         # By alias only: the names of Python's attributes are none that an API server knows.
         parsed = _Manifest.model_validate(manifest, by_alias=True, by_name=False)

@@ -34,7 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = vars(parser.parse_args(arguments))
     models = [
         # Offline, vLLM wants to see all of a draft's weights; drafts are small.
-        Wanted(role, options[role], options[f"{role}_revision"], options["whole"] or role == DRAFT)
+        Wanted(
+            role=role,
+            id=options[role],
+            revision=options[f"{role}_revision"],
+            whole=options["whole"] or role == DRAFT,
+        )
         for role in (MODEL, DRAFT)
         if options[role]
     ]

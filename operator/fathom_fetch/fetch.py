@@ -73,7 +73,7 @@ def _matches(path: str, patterns: Collection[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Wanted:
     """One model to fetch."""
 

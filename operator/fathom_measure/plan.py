@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EnginePlan:
     """One engine, started once."""
 
@@ -19,7 +19,7 @@ class EnginePlan:
     """A folder on PYTHONPATH that it must not see; empty: none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoadPlan:
     """One run of `vllm bench serve`, repeated for each depth of each engine."""
 
@@ -33,7 +33,7 @@ class LoadPlan:
     """After `vllm bench serve`, but for where the result goes."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasurePlan:
     """All that one pod measures."""
 

@@ -66,7 +66,7 @@ class DraftTally:
     accepted: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """What the engines of one pod have counted since they started: mostly there is one."""
 

@@ -112,7 +112,9 @@ async def test_shows_how_far_it_is_and_goes_on_after_a_kill(program: Program) ->
         metrics = FetchMetrics(session, ManualClock())
 
         async def far_enough() -> FetchedBytes | None:
-            look = await metrics.look(PodEndpoint("llm", "fetch", "127.0.0.1", program.port))
+            look = await metrics.look(
+                PodEndpoint(namespace="llm", pod="fetch", ip="127.0.0.1", port=program.port)
+            )
             return look if look and look.present >= len(FIRST) + 10_000_000 else None
 
         look = await until(far_enough, "one file and a half are there")
@@ -194,5 +196,5 @@ async def test_a_mirror_that_names_no_commit_is_told(program: Program) -> None:
 async def test_a_page_of_something_else_is_no_look() -> None:
     async with serving(HubServer({})) as hub, aiohttp.ClientSession() as session:
         port = int(hub.endpoint.rsplit(":", 1)[1])
-        endpoint = PodEndpoint("llm", "fetch", "127.0.0.1", port)
+        endpoint = PodEndpoint(namespace="llm", pod="fetch", ip="127.0.0.1", port=port)
         assert await FetchMetrics(session, ManualClock()).look(endpoint) is None

@@ -77,11 +77,11 @@ def real(server: HubServer, cache: Path, **changed: Any) -> HuggingFaceHub:
 
 KNOWN: Final = {
     TARGET: ModelFacts(
-        ModelConfig(architectures=("LlamaForCausalLM",), hidden_size=64),
+        config=ModelConfig(architectures=("LlamaForCausalLM",), hidden_size=64),
         weights=Weights(2 * len(WEIGHTS)),
     ),
     DRAFT: ModelFacts(
-        ModelConfig(vocab_size=100, draft_vocab_size=10),
+        config=ModelConfig(vocab_size=100, draft_vocab_size=10),
         weights=Weights(len(WEIGHTS), has_d2t=True),
     ),
 }
@@ -261,7 +261,7 @@ async def test_a_listing_that_is_nonsense_makes_the_weights_unknown(
 
     found = await real(server, tmp_path).look_up(TARGET)
 
-    assert found == ModelFacts(KNOWN[TARGET].config)
+    assert found == ModelFacts(config=KNOWN[TARGET].config)
 
 
 def cached(directory: Path, content: bytes) -> None:
@@ -294,7 +294,7 @@ async def test_the_cache_helps_out_while_the_hub_is_down(server: HubServer, tmp_
 
     found = await real(server, tmp_path).look_up(TARGET)
 
-    assert found == ModelFacts(KNOWN[TARGET].config)
+    assert found == ModelFacts(config=KNOWN[TARGET].config)
 
 
 async def test_no_weights_are_ever_downloaded(server: HubServer, tmp_path: Path) -> None:

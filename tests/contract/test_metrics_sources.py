@@ -61,7 +61,10 @@ class Exporters:
         await self.runners.pop(pod).cleanup()
 
     def endpoints(self) -> list[PodEndpoint]:
-        return [PodEndpoint(NAMESPACE, pod, "127.0.0.1", self.ports[pod]) for pod in PODS]
+        return [
+            PodEndpoint(namespace=NAMESPACE, pod=pod, ip="127.0.0.1", port=self.ports[pod])
+            for pod in PODS
+        ]
 
 
 @pytest.fixture
@@ -248,7 +251,7 @@ async def test_clusters_behind_one_prometheus_are_told_apart_by_their_labels(
     ]
     for tokens, pod in enumerate(PODS, start=1):
         exporters.engines[pod].tokens = tokens
-    here = PodEndpoint(NAMESPACE, name, "10.0.0.1", 8000)
+    here = PodEndpoint(namespace=NAMESPACE, pod=name, ip="10.0.0.1", port=8000)
     async with running_prometheus(scraped, tmp_path) as url, http_session(1) as session:
         for tokens, cluster in enumerate(("eu.1", "eu-1"), start=1):
             labels = {"cluster": cluster}
@@ -319,7 +322,9 @@ async def test_a_prometheus_that_answers_too_late_is_a_failure() -> None:
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with http_session(1) as session:
         prometheus = PrometheusMetrics(session, url, timeout_s=0.3)
-        sample = await prometheus.sample([PodEndpoint(NAMESPACE, "p", "127.0.0.1", 1)])
+        sample = await prometheus.sample(
+            [PodEndpoint(namespace=NAMESPACE, pod="p", ip="127.0.0.1", port=1)]
+        )
     server.close()
     await server.wait_closed()
 
@@ -348,7 +353,9 @@ async def test_an_answer_that_is_no_prometheus_is_a_failure(
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     async with http_session(1) as session:
         prometheus = PrometheusMetrics(session, f"http://127.0.0.1:{runner.addresses[0][1]}/")
-        sample = await prometheus.sample([PodEndpoint(NAMESPACE, "p", "127.0.0.1", 1)])
+        sample = await prometheus.sample(
+            [PodEndpoint(namespace=NAMESPACE, pod="p", ip="127.0.0.1", port=1)]
+        )
     await runner.cleanup()
 
     assert sample.counters == ()

@@ -180,7 +180,7 @@ class Asked:
 
     @property
     def captured(self) -> Captured:
-        return Captured(*(self.answer[part] for part in Captured.__dataclass_fields__))
+        return Captured(**{part: self.answer[part] for part in Captured.__dataclass_fields__})
 
     @property
     def modelled(self) -> Graphs:

@@ -46,7 +46,7 @@ async def completions() -> AsyncIterator[EngineCompletions]:
 
 
 def endpoint(engine: EngineProcess) -> PodEndpoint:
-    return PodEndpoint("llm", POD, "127.0.0.1", engine.port)
+    return PodEndpoint(namespace="llm", pod=POD, ip="127.0.0.1", port=engine.port)
 
 
 async def obeyed(engine: EngineProcess, document: DepthDocument) -> QualityFleet:
@@ -58,7 +58,9 @@ async def obeyed(engine: EngineProcess, document: DepthDocument) -> QualityFleet
         return found.total("fathom_depth_generation") == document.generation
 
     await until(reported, f"generation {document.generation} is in force")
-    return QualityFleet(0.0, (Replica(POD, generation=document.generation),), document)
+    return QualityFleet(
+        now_s=0.0, replicas=(Replica(name=POD, generation=document.generation),), document=document
+    )
 
 
 async def asked(
@@ -137,5 +139,5 @@ async def test_the_engine_tells_how_far_apart_two_candidates_are(
     assert likeliest == reference.token_ids[4]
     assert len(others) == 4
     token_ids = (*reference.token_ids[:4], others[0])
-    gap = gap_nats(parted, reference, Completion(token_ids, ""), again)
+    gap = gap_nats(parted, reference, Completion(token_ids=token_ids, text=""), again)
     assert gap == again.logprobs[likeliest] - again.logprobs[others[0]] > 0

@@ -21,7 +21,14 @@ WINDOWS = st.lists(st.tuples(SECONDS, GAINS), max_size=20)
 
 def delta(at: int, seconds: float) -> PodDelta:
     cells = {Cell(4, at % 8, StepKind.DECODE): CellCounts(1.0, seconds, 1.0, 1.0)}
-    return PodDelta("pod", 1e9 + at, 1e9 + at + 30, EngineCounts(), cells, {})
+    return PodDelta(
+        pod="pod",
+        from_s=1e9 + at,
+        to_s=1e9 + at + 30,
+        engine=EngineCounts(),
+        cells=cells,
+        drafts={},
+    )
 
 
 def summed(windows: list[tuple[float, Gain | None]], gpus: int = 1) -> Gained:

@@ -27,7 +27,7 @@ from fathom.tuning.tuner import decide
 from support.loop_harness import LoopHarness
 
 SERVED: Final = ServedApis(
-    frozenset((kind.api_version, kind.kind) for kind in (POD_DISRUPTION_BUDGET, POD_MONITOR))
+    kinds=frozenset((kind.api_version, kind.kind) for kind in (POD_DISRUPTION_BUDGET, POD_MONITOR))
 )
 FIRST: Final[Mapping[str, Any]] = {
     "replicas": 2,

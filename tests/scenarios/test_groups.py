@@ -23,7 +23,7 @@ TWO_TRAYS = {"replicas": 2, "engine.tensorParallelSize": 8, "rollout.canaryMinut
 
 
 def bench_with(*kinds: Kind, **changes: Any) -> LoopHarness:
-    served = ServedApis(frozenset((kind.api_version, kind.kind) for kind in kinds))
+    served = ServedApis(kinds=frozenset((kind.api_version, kind.kind) for kind in kinds))
     return LoopHarness({**TWO_TRAYS, **changes}, served=served)
 
 

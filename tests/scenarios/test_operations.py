@@ -31,14 +31,27 @@ async def test_what_shrinks_goes_first(harness: LoopHarness, shrinks: str) -> No
     objects = await read_objects(harness.world, KEY)
     assert objects is not None
     steps = tuple(
-        WorkloadStep(DEPLOYMENT, f"kimi-{each}", each, 1 if each == shrinks else 3, Template.KEEP)
+        WorkloadStep(
+            kind=DEPLOYMENT,
+            name=f"kimi-{each}",
+            revision=each,
+            replicas=1 if each == shrinks else 3,
+            template=Template.KEEP,
+        )
         for each in ("a", "b")
     )
     progress = Progress(Reason.ROLLING_OUT, "")
-    plan = Plan("b", steps, (), (), progress, mounts_plugin=False)
+    plan = Plan(
+        revision="b",
+        workloads=steps,
+        emptied=(),
+        unused_config_maps=(),
+        progress=progress,
+        mounts_plugin=False,
+    )
     sd = parse(harness.resource)
     assert isinstance(sd, SpeculativeDeployment)
-    children = Children(sd, harness.bundle, document=None, tuning_data=None)
+    children = Children(sd=sd, bundle=harness.bundle, document=None, tuning_data=None)
 
     found = operations(objects, plan, children, AsRendered())
     todo = [each for each in found if isinstance(each, Patch)]
@@ -59,7 +72,13 @@ async def test_a_workload_is_looked_at_again_once_it_or_what_it_is_made_from_mov
     (found,) = objects.workloads
     key, sd, as_rendered = (DEPLOYMENT, found.name), parse(harness.resource), AsRendered()
     assert isinstance(sd, SpeculativeDeployment)
-    as_it_is = WorkloadStep(DEPLOYMENT, found.name, found.revision, 2, Template.RENDER)
+    as_it_is = WorkloadStep(
+        kind=DEPLOYMENT,
+        name=found.name,
+        revision=found.revision,
+        replicas=2,
+        template=Template.RENDER,
+    )
 
     def wrong(
         live: Manifest = objects.live[key],
@@ -68,8 +87,15 @@ async def test_a_workload_is_looked_at_again_once_it_or_what_it_is_made_from_mov
         bundle: PluginBundle = harness.bundle,
     ) -> str:
         progress = Progress(Reason.UP_TO_DATE, "")
-        plan = Plan(found.revision, (step,), (), (), progress, mounts_plugin=True)
-        children = Children(of, bundle, document=None, tuning_data=None)
+        plan = Plan(
+            revision=found.revision,
+            workloads=(step,),
+            emptied=(),
+            unused_config_maps=(),
+            progress=progress,
+            mounts_plugin=True,
+        )
+        children = Children(sd=of, bundle=bundle, document=None, tuning_data=None)
         seen = replace(objects, live={**objects.live, key: live})
         todo = operations(seen, plan, children, as_rendered)
         return " ".join(each.why for each in todo if each.kind == DEPLOYMENT)

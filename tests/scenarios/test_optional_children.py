@@ -10,7 +10,7 @@ from support.loop_harness import LoopHarness
 
 
 def served(*kinds: Kind) -> ServedApis:
-    return ServedApis(frozenset((kind.api_version, kind.kind) for kind in kinds))
+    return ServedApis(kinds=frozenset((kind.api_version, kind.kind) for kind in kinds))
 
 
 async def up(*kinds: Kind) -> LoopHarness:

@@ -12,8 +12,8 @@ from support.waiting import turns, until
 
 TARGET = ModelRef("org/target")
 DRAFT = ModelRef("org/draft", "v1")
-FITS = ModelFacts(ModelConfig(hidden_size=64))
-OTHER = ModelFacts(ModelConfig(hidden_size=32))
+FITS = ModelFacts(config=ModelConfig(hidden_size=64))
+OTHER = ModelFacts(config=ModelConfig(hidden_size=32))
 
 CHANGES = {"model.id": TARGET.id, "draft.id": DRAFT.id, "draft.revision": DRAFT.revision}
 

@@ -10,7 +10,7 @@ from fathom.cluster.kinds import POD_DISRUPTION_BUDGET, POD_MONITOR, SERVICE, Ki
 from support.loop_harness import LoopHarness
 
 SERVED = ServedApis(
-    frozenset((each.api_version, each.kind) for each in (POD_DISRUPTION_BUDGET, POD_MONITOR))
+    kinds=frozenset((each.api_version, each.kind) for each in (POD_DISRUPTION_BUDGET, POD_MONITOR))
 )
 ADDED = {"rollouts-pod-template-hash": "6f9cd"}
 """As Argo Rollouts does."""

@@ -16,8 +16,8 @@ from fathom.runtime.loop import RESYNC_S
 from support.loop_harness import LoopHarness
 
 TARGET, A, B = ModelRef("org/target"), ModelRef("org/a"), ModelRef("org/b")
-FITS = ModelFacts(ModelConfig(hidden_size=64))
-UNFIT = ModelFacts(ModelConfig(hidden_size=32))
+FITS = ModelFacts(config=ModelConfig(hidden_size=64))
+UNFIT = ModelFacts(config=ModelConfig(hidden_size=32))
 DOWN = ModelFacts(absence=Absence.UNREACHABLE, explanation="it does not answer")
 GATED = ModelFacts(absence=Absence.GATED, explanation="it is gated")
 OFFLINE = ModelFacts(absence=Absence.OFFLINE, explanation="the hub is not to be asked")

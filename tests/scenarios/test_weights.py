@@ -400,7 +400,7 @@ async def test_why_new_pods_are_needed_is_told_before_their_commits_are_known(
 async def test_leader_and_workers_of_a_group_wait_and_load_the_same() -> None:
     kinds = ((kind.api_version, kind.kind) for kind in (LEADER_WORKER_SET, COMPUTE_DOMAIN))
     changes = {"cache.claimName": "weights", "engine.tensorParallelSize": 8}
-    harness = LoopHarness(changes, served=ServedApis(frozenset(kinds)))
+    harness = LoopHarness(changes, served=ServedApis(kinds=frozenset(kinds)))
     await harness.run_for(30)
     assert harness.kube.all_of(LEADER_WORKER_SET) == []
     finish(harness)

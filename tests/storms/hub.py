@@ -25,10 +25,10 @@ def known() -> dict[str, ModelFacts]:
     """What the hub knows of each model."""
     assert GOOD.draft is not None
     assert BROKEN.draft is not None
-    fits = ModelFacts(ModelConfig.from_json(GOOD.draft))
-    broken = ModelFacts(ModelConfig.from_json(BROKEN.draft))
+    fits = ModelFacts(config=ModelConfig.from_json(GOOD.draft))
+    broken = ModelFacts(config=ModelConfig.from_json(BROKEN.draft))
     return {
-        TARGET: ModelFacts(ModelConfig.from_json(GOOD.target)),
+        TARGET: ModelFacts(config=ModelConfig.from_json(GOOD.target)),
         DRAFT: fits,
         OTHER_DRAFT: fits,
         BAD_DRAFT: broken,

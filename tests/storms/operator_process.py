@@ -51,7 +51,7 @@ _CLIENT: Final = ApiClient(Configuration(host="http://simulated"))
 class _Completions:
     async def complete(self, pod: object, model: str, request: CompletionRequest) -> Completion:
         del pod, model, request
-        return Completion((1, 2, 3), "abc", (9,))
+        return Completion(token_ids=(1, 2, 3), text="abc", prompt_token_ids=(9,))
 
 
 class _Wall:

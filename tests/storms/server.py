@@ -33,7 +33,7 @@ from fathom.cluster.manifest import Seen
 from storms.simulated_time import START_S, Process, SimulatedLoop, current
 from support.fake_kube import FakeKube, Logged, copied, merge_patched, merged, selected
 
-LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+LEASE: Final = Kind(group="coordination.k8s.io", version="v1", kind="Lease", plural="leases")
 KINDS: Final = {
     (kind.group, kind.plural): kind
     for kind in (

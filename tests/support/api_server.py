@@ -12,8 +12,13 @@ from aiohttp import web
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
 
 NOT_FOR_ALL = (
-    Kind("", "v1", "Namespace", "namespaces"),
-    Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
+    Kind(group="", version="v1", kind="Namespace", plural="namespaces"),
+    Kind(
+        group="apiextensions.k8s.io",
+        version="v1",
+        kind="CustomResourceDefinition",
+        plural="customresourcedefinitions",
+    ),
 )
 """What not every operator may see, and Kopf watches where it is let."""
 BUSY = {

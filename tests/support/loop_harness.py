@@ -108,7 +108,7 @@ class FakeCompletions:
     ) -> Completion | Unanswered:
         self.asked.append(pod.pod)
         self.requests.append((model, request))
-        return Completion((1, 2, 3), "abc", (9,))
+        return Completion(token_ids=(1, 2, 3), text="abc", prompt_token_ids=(9,))
 
 
 def holding(snapshot: TuningSnapshot) -> TuningDecision:

@@ -65,9 +65,10 @@ class Pair:
         theirs = NO_MODEL
         if self.draft is not None:
             config = ModelConfig.from_json(self.draft | (draft or {}))
-            theirs = ModelFacts(config, weights=draft_weights)
+            theirs = ModelFacts(config=config, weights=draft_weights)
         ours = ModelFacts(
-            ModelConfig.from_json(self.target | (target or {})), weights=Weights(target_bytes)
+            config=ModelConfig.from_json(self.target | (target or {})),
+            weights=Weights(target_bytes),
         )
         return check_draft(preflight_input(resource(self.spec | (spec or {})).engine, ours, theirs))
 

@@ -104,7 +104,14 @@ def lived() -> tuple[Subject, float]:
         status = reported(decision, at_s, status)
         history.saw(status, at_s)
     sd = resource(EAGER)
-    return Subject(KEY, sd, status, fleet.document, fleet.state, history), fleet.now_s
+    return Subject(
+        key=KEY,
+        resource=sd,
+        status=status,
+        document=fleet.document,
+        state=fleet.state,
+        history=history,
+    ), fleet.now_s
 
 
 def troubled(subject: Subject) -> Subject:
@@ -141,4 +148,11 @@ def hostile() -> Subject:
         }
     )
     key = ObjectKey(HOSTILE, HOSTILE)
-    return Subject(key, subject.resource, status, None, subject.state, None)
+    return Subject(
+        key=key,
+        resource=subject.resource,
+        status=status,
+        document=None,
+        state=subject.state,
+        history=None,
+    )

@@ -136,7 +136,7 @@ class HuggingFaceHub:
             return ModelFacts(absence=Absence.UNREADABLE, explanation=str(error))
         except Exception as error:  # noqa: BLE001  # what huggingface_hub's transport raises varies
             return self._absent(ref, error)
-        return ModelFacts(config, weights=self._weights(ref, config, until_s))
+        return ModelFacts(config=config, weights=self._weights(ref, config, until_s))
 
     def _config_text(self, ref: ModelRef, until_s: float) -> bytes:
         """A config.json, from the hub, or, where that does not answer, from its cache.

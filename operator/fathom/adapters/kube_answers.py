@@ -188,7 +188,7 @@ async def discover(get: Get) -> ServedApis:
                 if isinstance(resource, dict) and "kind" in resource
             )
     version = _version(await shown("/version", VERSION))
-    return ServedApis(frozenset(found), version, frozenset(unknown))
+    return ServedApis(kinds=frozenset(found), version=version, unknown=frozenset(unknown))
 
 
 def _version(said: Mapping[str, JsonValue]) -> tuple[int, int] | None:

@@ -49,7 +49,7 @@ def local_facts(ref: ModelRef) -> ModelFacts:
         document = parse_config(read_bytes(directory / "config.json"))
     except UnreadableConfigError as error:
         return ModelFacts(absence=Absence.UNREADABLE, explanation=str(error))
-    return ModelFacts(ModelConfig.from_json(document), weights=_weights(directory))
+    return ModelFacts(config=ModelConfig.from_json(document), weights=_weights(directory))
 
 
 def read_bytes(path: Path) -> bytes:

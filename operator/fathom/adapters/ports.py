@@ -20,7 +20,7 @@ from fathom.model_facts import ModelFacts, ModelRef
 from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodEndpoint:
     """Where one serving pod answers."""
 

@@ -21,7 +21,7 @@ _GIB: Final = 1 << 30
 _GB: Final = 10**9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
     """Whose GPUs they are: how nodes offer them."""
 
@@ -36,15 +36,23 @@ class Vendor:
 
 
 NVIDIA: Final = Vendor(
-    "NVIDIA", "nvidia.com/gpu", "nvidia.com/gpu.product", "GPU Feature Discovery", has_nvlink=True
+    name="NVIDIA",
+    resource="nvidia.com/gpu",
+    product_label="nvidia.com/gpu.product",
+    labelled_by="GPU Feature Discovery",
+    has_nvlink=True,
 )
 AMD: Final = Vendor(
-    "AMD", "amd.com/gpu", "amd.com/gpu.product-name", "AMD's node labeller", has_nvlink=False
+    name="AMD",
+    resource="amd.com/gpu",
+    product_label="amd.com/gpu.product-name",
+    labelled_by="AMD's node labeller",
+    has_nvlink=False,
 )
 VENDORS: Final = (NVIDIA, AMD)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorPreset:
     """What is known of one node type."""
 
@@ -68,29 +76,85 @@ PRESETS: Final[Mapping[Accelerator, AcceleratorPreset]] = MappingProxyType(
     {
         # One GB200 node is one NVL72 compute tray: 4 GPUs, 2 Grace CPUs.
         Accelerator.GB200: AcceleratorPreset(
-            "NVIDIA-GB200", 4, 189_471 * _MIB, "arm64", 10, CLIQUE_LABEL
+            product="NVIDIA-GB200",
+            gpus_per_node=4,
+            memory_bytes=189_471 * _MIB,
+            architecture="arm64",
+            compute_capability=10,
+            domain_key=CLIQUE_LABEL,
         ),
         # The memory of GB300 and B200 is that on NVIDIA's product pages.
         Accelerator.GB300: AcceleratorPreset(
-            "NVIDIA-GB300", 4, 288 * _GB, "arm64", 10, CLIQUE_LABEL
+            product="NVIDIA-GB300",
+            gpus_per_node=4,
+            memory_bytes=288 * _GB,
+            architecture="arm64",
+            compute_capability=10,
+            domain_key=CLIQUE_LABEL,
         ),
-        Accelerator.B200: AcceleratorPreset("NVIDIA-B200", 8, 192 * _GB, "amd64", 10),
-        Accelerator.H200: AcceleratorPreset("NVIDIA-H200", 8, 143_771 * _MIB, "amd64", 9),
-        Accelerator.H100: AcceleratorPreset("NVIDIA-H100-80GB-HBM3", 8, 81_559 * _MIB, "amd64", 9),
-        Accelerator.A100: AcceleratorPreset("NVIDIA-A100-SXM4-80GB", 8, 81_920 * _MIB, "amd64", 8),
-        Accelerator.L40S: AcceleratorPreset("NVIDIA-L40S", 8, 46_068 * _MIB, "amd64", 8),
+        Accelerator.B200: AcceleratorPreset(
+            product="NVIDIA-B200",
+            gpus_per_node=8,
+            memory_bytes=192 * _GB,
+            architecture="amd64",
+            compute_capability=10,
+        ),
+        Accelerator.H200: AcceleratorPreset(
+            product="NVIDIA-H200",
+            gpus_per_node=8,
+            memory_bytes=143_771 * _MIB,
+            architecture="amd64",
+            compute_capability=9,
+        ),
+        Accelerator.H100: AcceleratorPreset(
+            product="NVIDIA-H100-80GB-HBM3",
+            gpus_per_node=8,
+            memory_bytes=81_559 * _MIB,
+            architecture="amd64",
+            compute_capability=9,
+        ),
+        Accelerator.A100: AcceleratorPreset(
+            product="NVIDIA-A100-SXM4-80GB",
+            gpus_per_node=8,
+            memory_bytes=81_920 * _MIB,
+            architecture="amd64",
+            compute_capability=8,
+        ),
+        Accelerator.L40S: AcceleratorPreset(
+            product="NVIDIA-L40S",
+            gpus_per_node=8,
+            memory_bytes=46_068 * _MIB,
+            architecture="amd64",
+            compute_capability=8,
+        ),
         Accelerator.RTXPRO6000: AcceleratorPreset(
-            "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 8, 97_887 * _MIB, "amd64", 12
+            product="NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+            gpus_per_node=8,
+            memory_bytes=97_887 * _MIB,
+            architecture="amd64",
+            compute_capability=12,
         ),
         # The drivers of the last two leave out the X.
         Accelerator.MI300X: AcceleratorPreset(
-            "AMD_Instinct_MI300X_OAM", 8, 192 * _GIB, "amd64", vendor=AMD
+            product="AMD_Instinct_MI300X_OAM",
+            gpus_per_node=8,
+            memory_bytes=192 * _GIB,
+            architecture="amd64",
+            vendor=AMD,
         ),
         Accelerator.MI325X: AcceleratorPreset(
-            "AMD_Instinct_MI325_OAM", 8, 256 * _GIB, "amd64", vendor=AMD
+            product="AMD_Instinct_MI325_OAM",
+            gpus_per_node=8,
+            memory_bytes=256 * _GIB,
+            architecture="amd64",
+            vendor=AMD,
         ),
         Accelerator.MI355X: AcceleratorPreset(
-            "AMD_Instinct_MI355_OAM", 8, 288 * _GIB, "amd64", vendor=AMD
+            product="AMD_Instinct_MI355_OAM",
+            gpus_per_node=8,
+            memory_bytes=288 * _GIB,
+            architecture="amd64",
+            vendor=AMD,
         ),
     }
 )
@@ -99,7 +163,9 @@ PRESETS: Final[Mapping[Accelerator, AcceleratorPreset]] = MappingProxyType(
 def preset_for(pool: NodePoolSpec) -> AcceleratorPreset:
     """The preset of a node pool; Custom, NVIDIA's, by `gpusPerNode` alone (default 1)."""
     if pool.accelerator is Accelerator.CUSTOM:
-        return AcceleratorPreset("", pool.gpus_per_node or 1, 0, "")
+        return AcceleratorPreset(
+            product="", gpus_per_node=pool.gpus_per_node or 1, memory_bytes=0, architecture=""
+        )
     return PRESETS[pool.accelerator]
 
 

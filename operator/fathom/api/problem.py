@@ -15,7 +15,7 @@ class Severity(IntEnum):
     """The spec is not carried out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One thing that is wrong with a manifest, in words a user can act on."""
 
@@ -33,4 +33,4 @@ class Problem:
 
 def warning(field: str, message: str) -> Problem:
     """A problem of a spec that is carried out."""
-    return Problem(field, message, Severity.WARNING)
+    return Problem(field=field, message=message, severity=Severity.WARNING)

@@ -77,7 +77,9 @@ def _begun(name: str, names: Sequence[str]) -> str:
 def _misspelt(root: type[BaseModel], name: str) -> str:
     """The advice for what is nearly a name that would go elsewhere; empty: it is near none."""
     by_name = {each: row for row in FAMILIAR for each in row.names if not row.beside}
-    ours = {each: Familiar((each,), field=paths[0]) for each, paths in paths_by_name(root).items()}
+    ours = {
+        each: Familiar(names=(each,), field=paths[0]) for each, paths in paths_by_name(root).items()
+    }
     rows = {**by_name, **ours}
     found = nearest(name, rows, VERY_NEAR)
     return f": {rows[found].advice(found)}." if found else ""
@@ -96,7 +98,7 @@ def refusals(root: type[BaseModel], errors: Sequence[ErrorDetails]) -> tuple[Pro
         errors: of its validation.
     """
     return tuple(
-        Problem(path_of(each["loc"]), _sentence(root, each))
+        Problem(field=path_of(each["loc"]), message=_sentence(root, each))
         for each in errors
         # A list of which all items are refused counts as empty, too.
         if not (each["type"] == "too_short" and each["input"])

@@ -37,7 +37,7 @@ _NO_BLACKWELL: Final = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One rule over the whole spec."""
 
@@ -301,7 +301,7 @@ def _spans_nodes(spec: SpeculativeDeploymentSpec) -> bool:
     return one * spec.engine.data_parallel_size > preset_for(spec.node_pool).gpus_per_node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreationRule:
     """A rule that the API server applies to new resources only, since a name cannot be mended.
 
@@ -338,5 +338,7 @@ CREATION_RULES: Final = (
 def violations(spec: SpeculativeDeploymentSpec) -> tuple[Problem, ...]:
     """Every rule that the spec breaks, in the order of `RULES`."""
     return tuple(
-        Problem(f"spec.{rule.field}", rule.message) for rule in RULES if not rule.holds(spec)
+        Problem(field=f"spec.{rule.field}", message=rule.message)
+        for rule in RULES
+        if not rule.holds(spec)
     )

@@ -38,7 +38,7 @@ def nearest(name: str, names: Iterable[str], likeness: float = NEAR) -> str:
     return by_plain[close[0]] if close else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Familiar:
     """Names that go to one place."""
 
@@ -65,39 +65,39 @@ class Familiar:
 
 
 OF_WORKLOADS: Final = (
-    Familiar(("name", "namespace"), below="metadata"),
-    Familiar(("template", "podSpec", "leaderTemplate"), field="spec.podTemplate"),
-    Familiar(("labels", "annotations"), below="spec.podTemplate.metadata"),
-    Familiar(("strategy", "updateStrategy", "rollingUpdate"), field="spec.rollout"),
-    Familiar(("minReadySeconds",), field="spec.rollout.canaryMinutes"),
+    Familiar(names=("name", "namespace"), below="metadata"),
+    Familiar(names=("template", "podSpec", "leaderTemplate"), field="spec.podTemplate"),
+    Familiar(names=("labels", "annotations"), below="spec.podTemplate.metadata"),
+    Familiar(names=("strategy", "updateStrategy", "rollingUpdate"), field="spec.rollout"),
+    Familiar(names=("minReadySeconds",), field="spec.rollout.canaryMinutes"),
     Familiar(
-        ("selector", "matchLabels"),
+        names=("selector", "matchLabels"),
         instead="remove it, for pods are selected by labels that the operator sets",
     ),
     Familiar(
-        ("revisionHistoryLimit", "progressDeadlineSeconds"),
+        names=("revisionHistoryLimit", "progressDeadlineSeconds"),
         instead="remove it, for the operator itself ends a rollout and goes back",
     ),
     Familiar(
-        ("service", "serviceName"),
+        names=("service", "serviceName"),
         instead="remove it, for there is a Service called like the resource",
     ),
     Familiar(
-        ("minReplicas", "maxReplicas", "autoscaling"),
+        names=("minReplicas", "maxReplicas", "autoscaling"),
         instead="remove it, and let an autoscaler set spec.replicas",
     ),
-    Familiar(("minAvailable",), field="spec.rollout.podDisruptionBudget"),
-    Familiar(("serviceMonitor",), field="spec.metrics.podMonitor"),
-    Familiar(("url", "address"), field="spec.metrics.prometheusURL", beside=True),
-    Familiar(("pvc", "claim", "persistentVolumeClaim"), field="spec.cache.claimName"),
-    Familiar(("storage",), field="spec.cache.size"),
-    Familiar(("storageClass",), field="spec.cache.storageClassName"),
+    Familiar(names=("minAvailable",), field="spec.rollout.podDisruptionBudget"),
+    Familiar(names=("serviceMonitor",), field="spec.metrics.podMonitor"),
+    Familiar(names=("url", "address"), field="spec.metrics.prometheusURL", beside=True),
+    Familiar(names=("pvc", "claim", "persistentVolumeClaim"), field="spec.cache.claimName"),
+    Familiar(names=("storage",), field="spec.cache.size"),
+    Familiar(names=("storageClass",), field="spec.cache.storageClassName"),
 )
 """Of a Deployment, a StatefulSet, and what stands beside one."""
 
 OF_PODS: Final = (
     Familiar(
-        (
+        names=(
             *("affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy"),
             "enableServiceLinks",
             *("hostAliases", "hostIPC", "hostNetwork", "hostPID", "hostUsers", "hostname"),
@@ -110,17 +110,17 @@ OF_PODS: Final = (
         below=_POD,
     ),
     Familiar(
-        ("restartPolicy", "activeDeadlineSeconds"),
+        names=("restartPolicy", "activeDeadlineSeconds"),
         instead="remove it, for pods that serve are restarted always, and have no end",
     ),
-    Familiar(("nodeAffinity", "podAffinity", "podAntiAffinity"), below=f"{_POD}.affinity"),
-    Familiar(("terminationGracePeriodSeconds",), field="spec.engine.drainSeconds"),
-    Familiar(("gpuType", "gpuProduct", "instanceType"), field="spec.nodePool.accelerator"),
+    Familiar(names=("nodeAffinity", "podAffinity", "podAntiAffinity"), below=f"{_POD}.affinity"),
+    Familiar(names=("terminationGracePeriodSeconds",), field="spec.engine.drainSeconds"),
+    Familiar(names=("gpuType", "gpuProduct", "instanceType"), field="spec.nodePool.accelerator"),
 )
 
 OF_CONTAINERS: Final = (
     Familiar(
-        (
+        names=(
             *("command", "envFrom", "imagePullPolicy", "lifecycle", "livenessProbe", "ports"),
             *("readinessProbe", "resizePolicy", "securityContext", "startupProbe", "stdin"),
             *("stdinOnce", "terminationMessagePath", "terminationMessagePolicy", "tty"),
@@ -128,44 +128,52 @@ OF_CONTAINERS: Final = (
         ),
         below=_CONTAINER,
     ),
-    Familiar(("preStop", "postStart"), below=f"{_CONTAINER}.lifecycle"),
-    Familiar(("cpu", "memory"), below="spec.engine.resources.requests"),
-    Familiar(("claims",), below=f"{_CONTAINER}.resources"),
-    Familiar(("secretKeyRef", "configMapKeyRef", "fieldRef"), instead="put it below valueFrom"),
-    Familiar(("resourceFieldRef", "fileKeyRef"), field=f"{_CONTAINER}.env"),
-    Familiar(("runAsUser",), field="spec.engine.user"),
-    Familiar(("shmSize", "shm"), field="spec.engine.sharedMemory"),
-    Familiar(("gpus", "gpuCount"), field="spec.engine.tensorParallelSize"),
-    Familiar(("environment", "envVars"), field="spec.engine.env"),
-    Familiar(("arguments", "extraArgs", "vllmArgs", "flags"), field="spec.engine.args"),
+    Familiar(names=("preStop", "postStart"), below=f"{_CONTAINER}.lifecycle"),
+    Familiar(names=("cpu", "memory"), below="spec.engine.resources.requests"),
+    Familiar(names=("claims",), below=f"{_CONTAINER}.resources"),
+    Familiar(
+        names=("secretKeyRef", "configMapKeyRef", "fieldRef"), instead="put it below valueFrom"
+    ),
+    Familiar(names=("resourceFieldRef", "fileKeyRef"), field=f"{_CONTAINER}.env"),
+    Familiar(names=("runAsUser",), field="spec.engine.user"),
+    Familiar(names=("shmSize", "shm"), field="spec.engine.sharedMemory"),
+    Familiar(names=("gpus", "gpuCount"), field="spec.engine.tensorParallelSize"),
+    Familiar(names=("environment", "envVars"), field="spec.engine.env"),
+    Familiar(names=("arguments", "extraArgs", "vllmArgs", "flags"), field="spec.engine.args"),
 )
 
 OF_VLLM: Final = (
-    Familiar(("model", "model_id", "model_name"), field="spec.model.id"),
-    Familiar(("name", "path", "repository", "repo", "uri"), field="spec.model.id", beside=True),
-    Familiar(("served_model_name",), field="spec.model.servedName"),
-    Familiar(("hf_token", "token_secret"), field="spec.model.tokenSecretRef"),
-    Familiar(("tensor_parallel", "tp_size", "tp"), field="spec.engine.tensorParallelSize"),
-    Familiar(("pipeline_parallel", "pp_size", "pp"), field="spec.engine.pipelineParallelSize"),
-    Familiar(("data_parallel", "dp_size", "dp"), field="spec.engine.dataParallelSize"),
-    Familiar(("shutdown_timeout",), field="spec.engine.drainSeconds"),
-    Familiar(("num_speculative_tokens", "spec_tokens", "depth"), field="spec.speculation.tokens"),
-    Familiar(("max_depth",), field="spec.speculation.maxTokens"),
-    Familiar(("min_depth",), field="spec.speculation.minTokens"),
-    Familiar(("enabled",), field="spec.speculation.drafting", beside=True),
+    Familiar(names=("model", "model_id", "model_name"), field="spec.model.id"),
     Familiar(
-        ("speculative_config", "speculative"),
+        names=("name", "path", "repository", "repo", "uri"), field="spec.model.id", beside=True
+    ),
+    Familiar(names=("served_model_name",), field="spec.model.servedName"),
+    Familiar(names=("hf_token", "token_secret"), field="spec.model.tokenSecretRef"),
+    Familiar(names=("tensor_parallel", "tp_size", "tp"), field="spec.engine.tensorParallelSize"),
+    Familiar(
+        names=("pipeline_parallel", "pp_size", "pp"), field="spec.engine.pipelineParallelSize"
+    ),
+    Familiar(names=("data_parallel", "dp_size", "dp"), field="spec.engine.dataParallelSize"),
+    Familiar(names=("shutdown_timeout",), field="spec.engine.drainSeconds"),
+    Familiar(
+        names=("num_speculative_tokens", "spec_tokens", "depth"), field="spec.speculation.tokens"
+    ),
+    Familiar(names=("max_depth",), field="spec.speculation.maxTokens"),
+    Familiar(names=("min_depth",), field="spec.speculation.minTokens"),
+    Familiar(names=("enabled",), field="spec.speculation.drafting", beside=True),
+    Familiar(
+        names=("speculative_config", "speculative"),
         instead="set spec.draft and spec.speculation instead",
     ),
-    Familiar(("speculative_model", "spec_model", "draft_model"), field="spec.draft.id"),
-    Familiar(("speculative_method", "spec_method"), field="spec.draft.method"),
-    Familiar(("draft_tensor_parallel_size",), field="spec.draft.tensorParallelSize"),
-    Familiar(("prompt_lookup_max", "prompt_lookup_min"), below="spec.draft.options"),
+    Familiar(names=("speculative_model", "spec_model", "draft_model"), field="spec.draft.id"),
+    Familiar(names=("speculative_method", "spec_method"), field="spec.draft.method"),
+    Familiar(names=("draft_tensor_parallel_size",), field="spec.draft.tensorParallelSize"),
+    Familiar(names=("prompt_lookup_max", "prompt_lookup_min"), below="spec.draft.options"),
 )
 """What stands for a field of ours."""
 
 OPTIONS: Final = Familiar(
-    (
+    names=(
         *("--async-scheduling", "--block-size", "--chat-template", "--compilation-config"),
         *("--cpu-offload-gb", "--dtype", "--enable-auto-tool-choice"),
         *("--enable-chunked-prefill", "--enable-expert-parallel", "--enable-lora"),

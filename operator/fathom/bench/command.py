@@ -200,7 +200,7 @@ def _console() -> Console:
 async def _connected(kubeconfig: Path | None, context: str) -> AsyncIterator[BenchCluster]:
     configuration = await kube_config.load(kubeconfig, context)
     async with kube_config.client(configuration) as api:
-        yield BenchCluster(Kube(api), PodLog(api), SystemClock())
+        yield BenchCluster(kube=Kube(api), logs=PodLog(api), clock=SystemClock())
 
 
 async def _resource(

@@ -91,7 +91,7 @@ _AnyLine = _PlanLine | _StartingLine | _RunningLine | ResultLine | _FailedLine |
 _LINE: TypeAdapter[_AnyLine] = TypeAdapter(Annotated[_AnyLine, Field(discriminator="said")])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
     """Where a bench stands."""
 
@@ -128,7 +128,14 @@ def heard(log: str) -> Heard:
                 failures.append(f"{line.name}: {line.why}" if line.data else line.why)
             case _EndLine():
                 ended = True
-    return Heard(runs, now, tuple(results), tuple(failures), ended, len(lines))
+    return Heard(
+        runs=runs,
+        now=now,
+        results=tuple(results),
+        failures=tuple(failures),
+        ended=ended,
+        said=len(lines),
+    )
 
 
 def _lines(log: str) -> Iterator[_AnyLine]:

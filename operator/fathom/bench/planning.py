@@ -29,7 +29,7 @@ _NO_PREFIX_CACHE: Final = "--no-enable-prefix-caching"
 """Each depth is asked the same prompts, and the second would find what the first computed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBench:
     """All that the pod needs."""
 
@@ -78,7 +78,7 @@ def planned(sd: SpeculativeDeployment, request: BenchRequest, bundle: PluginBund
         obey_seconds=OBEY_SECONDS,
         load_seconds=LOAD_SECONDS,
     )
-    return PlannedBench(measure, data, template, bundle)
+    return PlannedBench(measure=measure, data=data, template=template, bundle=bundle)
 
 
 def as_fetched(

@@ -32,7 +32,7 @@ class BenchRefusedError(Exception):
     """It cannot be measured; the message is a sentence that says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
     """As it stands on the command line."""
 

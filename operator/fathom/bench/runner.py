@@ -34,7 +34,7 @@ GONE_S: Final = 60.0
 """That the Job of an earlier bench may take to go."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchCluster:
     """What carrying one out needs of the world."""
 

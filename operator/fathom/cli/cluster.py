@@ -25,7 +25,7 @@ from fathom.tuning.state import TuningState
 from fathom_vllm.environment import DEPTH_KEY
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveResource:
     """One SpeculativeDeployment and what its operator keeps beside it."""
 

@@ -11,7 +11,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 VERSION: Final = "version"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Kind:
     """One kind at one version."""
 
@@ -37,24 +37,39 @@ class ObjectKey:
         return f"{self.namespace}/{self.name}"
 
 
-SPECULATIVE_DEPLOYMENT: Final = Kind(names.GROUP, names.VERSION, names.KIND, names.PLURAL)
-DEPLOYMENT: Final = Kind("apps", "v1", "Deployment", "deployments")
-POD: Final = Kind("", "v1", "Pod", "pods")
-SERVICE: Final = Kind("", "v1", "Service", "services")
-SERVICE_ACCOUNT: Final = Kind("", "v1", "ServiceAccount", "serviceaccounts")
-CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
-JOB: Final = Kind("batch", "v1", "Job", "jobs")
-PERSISTENT_VOLUME_CLAIM: Final = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-EVENT: Final = Kind("", "v1", "Event", "events")
-NODE: Final = Kind("", "v1", "Node", "nodes")
+SPECULATIVE_DEPLOYMENT: Final = Kind(
+    group=names.GROUP, version=names.VERSION, kind=names.KIND, plural=names.PLURAL
+)
+DEPLOYMENT: Final = Kind(group="apps", version="v1", kind="Deployment", plural="deployments")
+POD: Final = Kind(group="", version="v1", kind="Pod", plural="pods")
+SERVICE: Final = Kind(group="", version="v1", kind="Service", plural="services")
+SERVICE_ACCOUNT: Final = Kind(
+    group="", version="v1", kind="ServiceAccount", plural="serviceaccounts"
+)
+CONFIG_MAP: Final = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps")
+JOB: Final = Kind(group="batch", version="v1", kind="Job", plural="jobs")
+PERSISTENT_VOLUME_CLAIM: Final = Kind(
+    group="", version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims"
+)
+EVENT: Final = Kind(group="", version="v1", kind="Event", plural="events")
+NODE: Final = Kind(group="", version="v1", kind="Node", plural="nodes")
 """Not namespaced."""
 
 LEADER_WORKER_SET: Final = Kind(
-    "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets"
+    group="leaderworkerset.x-k8s.io",
+    version="v1",
+    kind="LeaderWorkerSet",
+    plural="leaderworkersets",
 )
-COMPUTE_DOMAIN: Final = Kind("resource.nvidia.com", "v1beta1", "ComputeDomain", "computedomains")
-POD_DISRUPTION_BUDGET: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
-POD_MONITOR: Final = Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors")
+COMPUTE_DOMAIN: Final = Kind(
+    group="resource.nvidia.com", version="v1beta1", kind="ComputeDomain", plural="computedomains"
+)
+POD_DISRUPTION_BUDGET: Final = Kind(
+    group="policy", version="v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets"
+)
+POD_MONITOR: Final = Kind(
+    group="monitoring.coreos.com", version="v1", kind="PodMonitor", plural="podmonitors"
+)
 
 CHILD_KINDS: Final = (
     DEPLOYMENT,
@@ -86,7 +101,7 @@ def kind_of(api_version: object, kind: object) -> Kind:
     return _BY_NAME[str(api_version), str(kind)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServedApis:
     """What discovery found. An API that is not served is gone without, and said so."""
 

@@ -14,7 +14,7 @@ from fathom.measurement.counters import PodCounters
 from fathom.measurement.scrape_failures import Unread
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Objects:
     """What the API server held at one moment."""
 
@@ -88,7 +88,7 @@ class Objects:
         return tuple(pod for pod in self.leaders if not pod.lost(self.read_at_s))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """One pass's input."""
 

@@ -75,7 +75,7 @@ _NAMING_OTHER_REPOSITORIES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOption:
     """One option as vLLM's parser would see it."""
 
@@ -168,7 +168,13 @@ def _read(args: Sequence[str]) -> Iterator[EngineOption]:
         following = args[index + 1] if index + 1 < len(args) else None
         if following is not None and following.startswith("-") and not _is_number(following):
             following = None
-        yield EngineOption(name, tuple(keys), attached if has_value else following, index, spelling)
+        yield EngineOption(
+            name=name,
+            keys=tuple(keys),
+            value=attached if has_value else following,
+            index=index,
+            spelling=spelling,
+        )
 
 
 def is_count(text: str) -> bool:

@@ -50,7 +50,7 @@ class Replayed(StrEnum):
     NONE = "NONE"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
     """How many graphs an engine captures at its start."""
 
@@ -94,7 +94,7 @@ class _FullGraphs:
         return self.query_lengths[at] if at < len(self.tokens) else frozenset()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Graphs:
     """The graphs of one engine, on Model Runner V2.
 

@@ -84,7 +84,7 @@ def speculative_config(engine: EngineProfile) -> dict[str, JsonValue]:
     return config | {name: value for name, value in ours.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """A flag that the operator passes, or refuses in `spec.engine.args`, or both."""
 
@@ -153,36 +153,40 @@ def _host(engine: EngineProfile) -> str | bool:
 
 
 BEFORE_ARGS: Final = (
-    Flag(("--model",), field="model.id"),
-    Flag(("--revision",), _of_spec(lambda spec: spec.model.revision or False), "model.revision"),
+    Flag(names=("--model",), field="model.id"),
     Flag(
-        ("--served-model-name",),
-        _of_spec(lambda spec: spec.model.served_name or False),
-        "model.servedName",
+        names=("--revision",),
+        value=_of_spec(lambda spec: spec.model.revision or False),
+        field="model.revision",
     ),
     Flag(
-        ("--trust-remote-code", "--no-trust-remote-code"),
-        _of_spec(lambda spec: spec.model.trust_remote_code),
-        "model.trustRemoteCode",
-    ),
-    Flag(("--hf-token",), field="model.tokenSecretRef"),
-    Flag(
-        ("--tensor-parallel-size", "-tp"),
-        _of_spec(lambda spec: str(spec.engine.tensor_parallel_size)),
-        "engine.tensorParallelSize",
+        names=("--served-model-name",),
+        value=_of_spec(lambda spec: spec.model.served_name or False),
+        field="model.servedName",
     ),
     Flag(
-        ("--pipeline-parallel-size", "-pp"),
-        _of_spec(lambda spec: _above_one(spec.engine.pipeline_parallel_size)),
-        "engine.pipelineParallelSize",
+        names=("--trust-remote-code", "--no-trust-remote-code"),
+        value=_of_spec(lambda spec: spec.model.trust_remote_code),
+        field="model.trustRemoteCode",
+    ),
+    Flag(names=("--hf-token",), field="model.tokenSecretRef"),
+    Flag(
+        names=("--tensor-parallel-size", "-tp"),
+        value=_of_spec(lambda spec: str(spec.engine.tensor_parallel_size)),
+        field="engine.tensorParallelSize",
     ),
     Flag(
-        ("--data-parallel-size", "-dp"),
-        _of_spec(lambda spec: _above_one(spec.engine.data_parallel_size)),
-        "engine.dataParallelSize",
+        names=("--pipeline-parallel-size", "-pp"),
+        value=_of_spec(lambda spec: _above_one(spec.engine.pipeline_parallel_size)),
+        field="engine.pipelineParallelSize",
     ),
     Flag(
-        (
+        names=("--data-parallel-size", "-dp"),
+        value=_of_spec(lambda spec: _above_one(spec.engine.data_parallel_size)),
+        field="engine.dataParallelSize",
+    ),
+    Flag(
+        names=(
             "--data-parallel-*",
             "--no-data-parallel-*",
             *("-dpn", "-dpr", "-dpl", "-dpa", "-dpp", "-dpb", "-dph", "-dpe", "-dpm"),
@@ -190,86 +194,95 @@ BEFORE_ARGS: Final = (
         field="engine.dataParallelSize",
     ),
     Flag(
-        ("--prefill-context-parallel-size", "-pcp"),
+        names=("--prefill-context-parallel-size", "-pcp"),
         instead="it takes more GPUs than the pod gets, and is not supported yet",
     ),
     Flag(
-        ("--attention-backend",),
-        _of_spec(lambda spec: spec.engine.attention_backend or False),
-        "engine.attentionBackend",
+        names=("--attention-backend",),
+        value=_of_spec(lambda spec: spec.engine.attention_backend or False),
+        field="engine.attentionBackend",
     ),
     Flag(
-        ("--speculative-config", "-sc"),
-        lambda engine, _: _compact(speculative_config(engine)) if engine.spec.drafts else False,
+        names=("--speculative-config", "-sc"),
+        value=lambda engine, _: (
+            _compact(speculative_config(engine)) if engine.spec.drafts else False
+        ),
         instead=_DRAFTING,
     ),
-    Flag(("--spec-method",), field="draft.method"),
-    Flag(("--spec-model",), field="draft.id"),
-    Flag(("--spec-tokens",), field="speculation.tokens"),
-    Flag(("--spec-*",), instead=_DRAFTING),
+    Flag(names=("--spec-method",), field="draft.method"),
+    Flag(names=("--spec-model",), field="draft.id"),
+    Flag(names=("--spec-tokens",), field="speculation.tokens"),
+    Flag(names=("--spec-*",), instead=_DRAFTING),
 )
 """In the order in which they are passed, before `spec.engine.args`."""
 
 AFTER_ARGS: Final = (
     Flag(
-        ("--scheduler-cls",),
-        lambda engine, _: SCHEDULER_CLASS if engine.has_plugin else False,
+        names=("--scheduler-cls",),
+        value=lambda engine, _: SCHEDULER_CLASS if engine.has_plugin else False,
         instead="the plugin brings its own scheduler; without it use tuning mode Static",
         plugin_only=True,
     ),
-    Flag(("--max-num-seqs",), _max_num_seqs),
-    Flag(("--compilation-config",), _compilation_config),
+    Flag(names=("--max-num-seqs",), value=_max_num_seqs),
+    Flag(names=("--compilation-config",), value=_compilation_config),
     Flag(
-        ("--config",), instead="write its options into spec.engine.args and the fields of the spec"
+        names=("--config",),
+        instead="write its options into spec.engine.args and the fields of the spec",
     ),
     Flag(
-        ("--nnodes", "-n"),
-        _where_nodes_meet(lambda layout, _: str(layout.nodes)),
+        names=("--nnodes", "-n"),
+        value=_where_nodes_meet(lambda layout, _: str(layout.nodes)),
         instead=_ONE_NODE,
     ),
     Flag(
-        ("--node-rank", "-r"),
-        _where_nodes_meet(lambda _, role: "0" if role is Role.LEADER else f"$({WORKER_INDEX})"),
+        names=("--node-rank", "-r"),
+        value=_where_nodes_meet(
+            lambda _, role: "0" if role is Role.LEADER else f"$({WORKER_INDEX})"
+        ),
         instead=_ONE_NODE,
     ),
     Flag(
-        ("--master-addr",),
-        _where_nodes_meet(lambda _, __: f"$({LEADER_ADDRESS})"),
+        names=("--master-addr",),
+        value=_where_nodes_meet(lambda _, __: f"$({LEADER_ADDRESS})"),
         instead=_ONE_NODE,
     ),
     Flag(
-        ("--master-port",),
-        _where_nodes_meet(lambda _, __: str(MASTER_PORT)),
+        names=("--master-port",),
+        value=_where_nodes_meet(lambda _, __: str(MASTER_PORT)),
         instead=_ONE_NODE,
     ),
     Flag(
-        (HOST_FLAG,),
-        _where_clients_ask(_host),
+        names=(HOST_FLAG,),
+        value=_where_clients_ask(_host),
         instead="the operator sets it to 0.0.0.0; for pods that have IPv6 write --host ::",
         but_for=frozenset({EVERY_IPV4, EVERY_ADDRESS}),
     ),
-    Flag(("--port",), _where_clients_ask(lambda _: str(HTTP_PORT)), instead=_BY_OPERATOR),
-    Flag(("--uds",), instead=_BY_OPERATOR),
-    Flag(("--grpc", "--grpc-port"), instead=_BY_OPERATOR),
     Flag(
-        ("--shutdown-timeout",),
-        _where_clients_ask(lambda engine: str(engine.spec.engine.drain_seconds)),
-        "engine.drainSeconds",
+        names=("--port",), value=_where_clients_ask(lambda _: str(HTTP_PORT)), instead=_BY_OPERATOR
+    ),
+    Flag(names=("--uds",), instead=_BY_OPERATOR),
+    Flag(names=("--grpc", "--grpc-port"), instead=_BY_OPERATOR),
+    Flag(
+        names=("--shutdown-timeout",),
+        value=_where_clients_ask(lambda engine: str(engine.spec.engine.drain_seconds)),
+        field="engine.drainSeconds",
         since=SHUTDOWN_TIMEOUT,
     ),
-    Flag(("--headless",), lambda _, role: role is Role.WORKER, instead=_ONE_NODE),
-    Flag(("--api-server-count", "-asc"), instead="one server per pod shows all of its metrics"),
+    Flag(names=("--headless",), value=lambda _, role: role is Role.WORKER, instead=_ONE_NODE),
     Flag(
-        ("--api-key",),
+        names=("--api-server-count", "-asc"), instead="one server per pod shows all of its metrics"
+    ),
+    Flag(
+        names=("--api-key",),
         instead="arguments are for all to read; put the key into a Secret, and set VLLM_API_KEY "
         "from it in spec.engine.env",
     ),
     Flag(
-        ("--ssl-*", "--enable-ssl-refresh", "--no-enable-ssl-refresh"),
+        names=("--ssl-*", "--enable-ssl-refresh", "--no-enable-ssl-refresh"),
         instead="probes and metrics use plain HTTP in the pod; end TLS in front of the Service",
     ),
     Flag(
-        ("--disable-log-stats",),
+        names=("--disable-log-stats",),
         instead="tuning reads those statistics; without them use tuning mode Static",
         plugin_only=True,
     ),

@@ -113,7 +113,7 @@ class EngineProfile:
     def captured(self) -> Captured | None:
         """How many graphs it captures at its start; None: not known."""
         if not self.start.captures_graphs:
-            return Captured(0, 0, 0, 0)
+            return Captured(target_full=0, target_piecewise=0, draft_full=0, draft_piecewise=0)
         if sets_graphs(self.arguments) or not self.spec.drafts:
             return None
         return self.graphs.captured

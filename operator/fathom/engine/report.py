@@ -30,7 +30,7 @@ _LONGEST_LIST: Final = 1024
 _SAID: Final = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineReport:
     """None and empty: it is not told."""
 

@@ -33,7 +33,7 @@ DIGEST_LENGTH: Final = 10
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
     """Which models are to lie in which claim."""
 
@@ -141,7 +141,7 @@ class FetchStage(Enum):
     FETCHED = "they are fetched"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchStanding:
     """Where the fetch for one revision stands."""
 
@@ -169,7 +169,7 @@ class FetchStanding:
         return not self.job.complete and self.pod is not None and not self.pod.finished
 
 
-NOT_WANTED: Final = FetchStanding(FetchStage.NOT_WANTED)
+NOT_WANTED: Final = FetchStanding(stage=FetchStage.NOT_WANTED)
 
 
 def standing_of(
@@ -197,14 +197,14 @@ def standing_of(
     if known is None and workload is not None:
         known = Fetched.from_json(workload.weights)
         if known is None:
-            return FetchStanding(FetchStage.PODS_AS_THEY_ARE, fetch)
+            return FetchStanding(stage=FetchStage.PODS_AS_THEY_ARE, fetch=fetch)
     wanted = names.fetch_job(name, fetch.digest)
     job = next((each for each in jobs if each.name == wanted), None)
     pod = _newest_pod(job, pods) if job is not None else None
     if known is not None:
-        return FetchStanding(FetchStage.FETCHED, fetch, known, job, pod)
+        return FetchStanding(stage=FetchStage.FETCHED, fetch=fetch, fetched=known, job=job, pod=pod)
     if job is None:
-        return FetchStanding(FetchStage.MISSING, fetch)
+        return FetchStanding(stage=FetchStage.MISSING, fetch=fetch)
     return _by_job(fetch, job, pod)
 
 
@@ -212,13 +212,15 @@ def _by_job(fetch: Fetch, job: ObservedJob, pod: ObservedPod | None) -> FetchSta
     ended = _ended_well(pod)
     said = _result(ended, fetch) if ended else None
     if said is not None:
-        return FetchStanding(FetchStage.FETCHED, fetch, said, job, pod, news=True)
+        return FetchStanding(
+            stage=FetchStage.FETCHED, fetch=fetch, fetched=said, job=job, pod=pod, news=True
+        )
     if job.failed is not None or ended is not None:
         # Asked again, a pod that is there would say the same.
         stage = FetchStage.GIVEN_UP
     else:
         stage = FetchStage.FORGOTTEN if job.complete else FetchStage.UNDER_WAY
-    return FetchStanding(stage, fetch, None, job, pod)
+    return FetchStanding(stage=stage, fetch=fetch, fetched=None, job=job, pod=pod)
 
 
 def _newest_pod(job: ObservedJob, pods: Sequence[ObservedPod]) -> ObservedPod | None:

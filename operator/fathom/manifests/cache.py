@@ -72,7 +72,7 @@ def _fetch_into(claim: str, engine: EngineProfile) -> Fetch | None:
     model, draft = (_hub_model(ref) for ref in (target_ref(spec), draft_ref(spec)))
     if (model is None and draft is None) or not _from_the_hub(spec):
         return None
-    return Fetch(claim, model, draft, whole=how is Loading.ALL)
+    return Fetch(claim=claim, model=model, draft=draft, whole=how is Loading.ALL)
 
 
 def _hub_model(ref: ModelRef) -> ModelRef | None:

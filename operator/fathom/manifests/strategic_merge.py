@@ -125,7 +125,7 @@ def _of_type(value: JsonValue, kind: str, field: str, path: str) -> Iterator[Pro
         yield from _in_list(value, kind[1:-1], field, path)
     elif kind.startswith("{") or kind in _types():
         if not isinstance(value, dict):
-            yield Problem(path, "must be an object.")
+            yield Problem(field=path, message="must be an object.")
         elif kind in _types():
             yield from _in_object(value, kind, path)
         else:
@@ -133,17 +133,17 @@ def _of_type(value: JsonValue, kind: str, field: str, path: str) -> Iterator[Pro
                 if not _is_directive(key):
                     yield from _of_type(item, kind[1:-1], field, f"{path}.{key}")
     elif sentence := _unlike(value, kind, field):
-        yield Problem(path, sentence)
+        yield Problem(field=path, message=sentence)
 
 
 def _in_list(value: JsonValue, inner: str, field: str, path: str) -> Iterator[Problem]:
     if not isinstance(value, list):
-        yield Problem(path, "must be a list.")
+        yield Problem(field=path, message="must be a list.")
         return
     for index, item in enumerate(value):
         where = f"{path}[{index}]"
         if item is None:
-            yield Problem(where, "nothing stands here: remove it.")
+            yield Problem(field=where, message="nothing stands here: remove it.")
         else:
             yield from _of_type(item, inner, field, where)
 
@@ -179,7 +179,7 @@ def _unlike(value: JsonValue, kind: str, field: str) -> str:
 
 def _unknown(name: str, fields: Mapping[str, str], path: str) -> Problem:
     if meant := _meant(name, fields):
-        return Problem(path, f"unknown field. Did you mean {meant}?")
+        return Problem(field=path, message=f"unknown field. Did you mean {meant}?")
     sentence = "no field of a pod that this Fathom knows: a newer Kubernetes may; others refuse it."
     return warning(path, sentence)
 

@@ -98,7 +98,7 @@ def position_at(accepted: tuple[float, ...], position: int) -> float:
     return accepted[position] if position < len(accepted) else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCounts:
     """vLLM's own counters and gauges, summed over its engines."""
 
@@ -125,7 +125,7 @@ Histogram = tuple[tuple[float, float], ...]
 """Prometheus's: pairs of upper bound, ascending, the last infinite, and count up to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodCounters:
     """One look at one pod's /metrics."""
 

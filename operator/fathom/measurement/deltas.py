@@ -30,7 +30,7 @@ _ENGINE_COUNTERS: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodDelta:
     """What one pod counted between two looks, without a restart in between."""
 

@@ -40,7 +40,7 @@ class MomentKind(StrEnum):
     QUALITY = "Quality"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
     """Something that was decided, judged, raised or found."""
 
@@ -111,10 +111,17 @@ def _moment(
 ) -> Iterator[Moment]:
     """None where the status does not say when it was."""
     if (at_s := unix_seconds(at)) is not None:
-        yield Moment(at_s, kind, what, reason, shortened(message, LONGEST_MESSAGE), bad)
+        yield Moment(
+            at_s=at_s,
+            kind=kind,
+            what=what,
+            reason=reason,
+            message=shortened(message, LONGEST_MESSAGE),
+            bad=bad,
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
     """One look. NaN: not measured, which is not zero."""
 
@@ -150,7 +157,18 @@ class History:
     @property
     def points(self) -> tuple[HistoryPoint, ...]:
         """In order of time."""
-        return tuple(map(HistoryPoint, self._at_s, *self._values, self._depths))
+        rows = zip(self._at_s, *self._values, self._depths, strict=True)
+        return tuple(
+            HistoryPoint(
+                at_s=at_s,
+                tokens_per_second=tokens_per_second,
+                mean_batch=mean_batch,
+                acceptance_length=acceptance_length,
+                gain_percent=gain_percent,
+                depths=depths,
+            )
+            for at_s, tokens_per_second, mean_batch, acceptance_length, gain_percent, depths in rows
+        )
 
     @property
     def moments(self) -> tuple[Moment, ...]:
@@ -239,7 +257,7 @@ class DepthLine:
     depths: tuple[int | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Charts:
     """Columns of equal length, in order of time."""
 

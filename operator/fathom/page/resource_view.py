@@ -37,7 +37,7 @@ class Fact:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeatCell:
     """One depth at one batch."""
 
@@ -61,7 +61,7 @@ class HeatRow:
     cells: tuple[HeatCell, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceView:
     """All that one page shows."""
 
@@ -126,11 +126,11 @@ def _explained(subject: Subject, now_s: float) -> tuple[Explanation, tuple[Surfa
     sd, status = subject.resource, subject.status
     if not isinstance(sd, SpeculativeDeployment):
         problems = " ".join(str(each) for each in sd)
-        return Explanation(0, nothing=f"The spec is refused: {problems}"), ()
+        return Explanation(tokens=0, nothing=f"The spec is refused: {problems}"), ()
     speculation = sd.spec.speculation
     if not (sd.spec.tunable and sd.spec.drafts):
         why = f"Nothing is tuned: depth stays at {speculation.tokens}."
-        return Explanation(speculation.tokens, nothing=why), ()
+        return Explanation(tokens=speculation.tokens, nothing=why), ()
     settings = settings_from(speculation, sd.engine.max_num_seqs, sd.engine.depths)
     live = not why_not_live(sd, status)
     explanation = explain(
@@ -230,10 +230,12 @@ def _heat_row(row: SurfaceRow, explanation: Explanation) -> HeatRow:
 def _cell(speed: Speed, best: float, base: float | None) -> HeatCell:
     value = speed.tokens_per_second
     if value is None:
-        return HeatCell(speed.depth, "", "", measured=False, in_force=speed.in_force, shade=0)
+        return HeatCell(
+            depth=speed.depth, speed="", gain="", measured=False, in_force=speed.in_force, shade=0
+        )
     behind = round((1 - value / best) / _SHADE_STEP)
     return HeatCell(
-        speed.depth,
+        depth=speed.depth,
         speed=f"{value:,.0f}",
         gain=f"{value / base - 1:+.1%}" if base and value != base else "",
         measured=speed.measured,

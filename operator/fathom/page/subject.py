@@ -18,7 +18,7 @@ MOST_ROWS: Final = 1000
 """On one page: what a browser lays out at once, and what a request may cost."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One SpeculativeDeployment, as it is known at one moment."""
 
@@ -35,7 +35,7 @@ class Subject:
     """What `fathom bench` found last; None: nothing, or whoever asks does not look."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PassReport:
     """What one pass over a resource had to say, as it lay there: nothing is copied."""
 
@@ -50,7 +50,14 @@ class PassReport:
 
     def subject(self, key: ObjectKey, history: History) -> Subject:
         resource = parse(known_part(self.manifest).known)
-        return Subject(key, resource, self.status, self.document, self.state, history)
+        return Subject(
+            key=key,
+            resource=resource,
+            status=self.status,
+            document=self.document,
+            state=self.state,
+            history=history,
+        )
 
 
 class ShownResources:
@@ -87,7 +94,7 @@ class ShownResources:
         return reported.subject(key, history)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewRow:
     """One resource. All is as its status has it."""
 
@@ -103,7 +110,7 @@ class OverviewRow:
     """What somebody should look at: alarms that stand, and Degraded."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """One page of the list."""
 
@@ -136,11 +143,11 @@ def overview_of(
     number = max(1, min(number, pages))
     part = listed[(number - 1) * MOST_ROWS : number * MOST_ROWS]
     return Overview(
-        tuple(_row(key, status) for _, key, status in part),
-        number,
-        pages,
-        len(listed),
-        sum(not well for well, _, _ in listed),
+        rows=tuple(_row(key, status) for _, key, status in part),
+        number=number,
+        pages=pages,
+        resources=len(listed),
+        troubled=sum(not well for well, _, _ in listed),
     )
 
 

@@ -85,7 +85,7 @@ class Question:
     request: CompletionRequest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QualityCheck:
     """One check, at one of its steps. Frozen: each step makes another."""
 

@@ -34,7 +34,7 @@ class CompletionRequest:
     """How many candidates for the first token to tell, with their log probabilities; 0: none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
     """What an engine went on with."""
 
@@ -132,7 +132,7 @@ def _first_difference(one: Sequence[object], other: Sequence[object]) -> int | N
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QualityComparison:
     """Both sides' answers, prompt by prompt, and where they part."""
 
@@ -195,7 +195,7 @@ def not_checked(request_id: str, why: str, now_s: float) -> QualityStatus:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """A ready replica, as a check sees it."""
 
@@ -209,7 +209,7 @@ class Replica:
     """Of the depth document that its engine reports to be in force."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QualityFleet:
     """What a check may know of the replicas at one moment."""
 

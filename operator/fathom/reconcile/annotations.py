@@ -68,7 +68,7 @@ def pinned_depth(pod: ObservedPod, named: Collection[int] = _ANY_DEPTH) -> int |
     return int(value) if int(value) in (pod.spec.named_depths or named) else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QualityStep:
     """What one pass has to do for a check, and what it has to say of the last one."""
 

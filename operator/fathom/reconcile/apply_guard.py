@@ -100,7 +100,7 @@ class _Refused:
     retry: Retry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
     """The same thing, written again and again."""
 
@@ -235,7 +235,7 @@ class ApplyGuard:
         if seen is not None and isinstance(operation, Apply) and seen.lost_in(operation.live):
             # What a ConfigMap holds has moved meanwhile, and it is the same fight.
             return replace(seen, fingerprint=fingerprint)
-        return _Written(fingerprint, times=0, at_s=0.0, created=False)
+        return _Written(fingerprint=fingerprint, times=0, at_s=0.0, created=False)
 
 
 def _place(operation: Create | Apply | Patch) -> _Place:

@@ -49,7 +49,7 @@ _TEXTS: Final = TypeAdapter(dict[str, str])
 _LOOK: Final[TypeAdapter[float]] = TypeAdapter(UnixSeconds)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _KnownModel:
     # What a later Fathom knows beside, this one does without.
     __pydantic_config__ = ConfigDict(extra="ignore")
@@ -66,7 +66,7 @@ _KNOWN_MODELS: Final = TypeAdapter(tuple[_KnownModel, ...])
 def models_text(models: Mapping[ModelRef, ModelFacts]) -> str:
     """Canonical text of those of which something is known; empty: of none."""
     known = tuple(
-        _KnownModel(ref.id, ref.revision, facts.config, facts.weights)
+        _KnownModel(id=ref.id, revision=ref.revision, config=facts.config, weights=facts.weights)
         for ref, facts in sorted(models.items(), key=lambda item: (item[0].id, item[0].revision))
         if facts.config is not None
     )
@@ -80,7 +80,7 @@ def models_from(text: str) -> dict[ModelRef, ModelFacts] | None:
     except ValidationError:
         return None
     return {
-        ModelRef(each.id, each.revision): ModelFacts(each.config, weights=each.weights)
+        ModelRef(each.id, each.revision): ModelFacts(config=each.config, weights=each.weights)
         for each in known
     }
 
@@ -95,7 +95,7 @@ def with_kept(
 def worth_keeping(models: Mapping[ModelRef, ModelFacts]) -> dict[ModelRef, ModelFacts]:
     """Of the models in use, those of which something is known, and that alone."""
     return {
-        ref: ModelFacts(facts.config, weights=facts.weights)
+        ref: ModelFacts(config=facts.config, weights=facts.weights)
         for ref, facts in models.items()
         if facts.config is not None
     }
@@ -117,7 +117,7 @@ class SeenGeneration:
 _SEEN: Final = TypeAdapter(SeenGeneration)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """Specs as JSON; None: not known."""
 

@@ -20,7 +20,7 @@ from fathom.rollout.revision import revision_of
 from fathom.rollout.rollout import Rollout, Stage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredState:
     """What one pass brings about: which spec, in which revision, and what that needs."""
 

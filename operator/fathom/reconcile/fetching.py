@@ -75,7 +75,7 @@ def fetched_news(standing: FetchStanding) -> tuple[Event, ...]:
     return (Event(Severity.NORMAL, EventReason.WEIGHTS_FETCHED, message),)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFindings:
     """What one pass has to report of a fetch."""
 
@@ -111,7 +111,9 @@ def fetch_findings(
     if standing.fetched is not None:
         total = standing.fetched.total_bytes
         summary = f"{size(total)} fetched" if total else "fetched"
-        return FetchFindings(WeightsStatus(summary=summary, percent=100, models=_models(standing)))
+        return FetchFindings(
+            status=WeightsStatus(summary=summary, percent=100, models=_models(standing))
+        )
     message = f"pods wait until the weights are in claim {_claim(standing.fetch)}: {seen.summary}."
     return FetchFindings(
         status=WeightsStatus(summary=seen.summary, percent=seen.percent),

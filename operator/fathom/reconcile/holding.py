@@ -37,7 +37,7 @@ class FirstSeen:
         return self if same else FirstSeen(revision, now_s)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """Nothing new starts; what runs goes on."""
 
@@ -74,7 +74,7 @@ def hold_of(
         return None
     if checkpoint.unread and running.keys() != {intent.revision}:
         progress = Progress(Reason.KEPT_UNREADABLE, _unread(checkpoint, objects, intent))
-        return Hold(progress, "it is known what the spec asks for", frozen=True)
+        return Hold(progress=progress, until="it is known what the spec asks for", frozen=True)
     left_s = PATIENCE_S - (now_s - first_seen.at_s)
     if intent.revision in running or left_s <= 0:
         return None
@@ -84,7 +84,9 @@ def hold_of(
         f"{named(intent.awaited)}{f' ({why})' if why else ''}: what does not fit gets no pod."
     )
     until = f"the hub has told of its models, or {PATIENCE_S:.0f} s are over"
-    return Hold(Progress(Reason.WAITING_FOR_HUB, message), until, wake_after_s=left_s)
+    return Hold(
+        progress=Progress(Reason.WAITING_FOR_HUB, message), until=until, wake_after_s=left_s
+    )
 
 
 def running_revisions(objects: Objects) -> Mapping[str, StartedAs | None]:
@@ -137,7 +139,9 @@ def refused_before(objects: Objects) -> DraftVerdict | None:
             and each.status is ConditionStatus.FALSE
             and each.reason in _REFUSALS
         ):
-            return DraftVerdict(each.status, _REFUSALS[each.reason], each.message, family="")
+            return DraftVerdict(
+                status=each.status, reason=_REFUSALS[each.reason], message=each.message, family=""
+            )
     return None
 
 

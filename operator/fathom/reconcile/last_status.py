@@ -29,7 +29,7 @@ class Told:
     """A hash of what it was: states of a thousand resources would take their memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """The last write of the status.
 
@@ -101,7 +101,7 @@ class Said:
         told, now = self._told_lately(now_s), essence(new)
         if self.written is None or now != essence(self.written):
             told = (*told, Told(now_s, hash(now)))
-        return Said(now_s, new, kept=kept, version=version, told=told)
+        return Said(at_s=now_s, written=new, kept=kept, version=version, told=told)
 
     def _told_lately(self, now_s: float) -> tuple[Told, ...]:
         return tuple(each for each in self.told if not is_over(each.at_s, HOUR_S, now_s))

@@ -151,7 +151,7 @@ class LoopState:
             tuning=status.tuning,
             measured=status.measured,
             checkpoint=checkpoint,
-            said=Said(now_s if objects.status else never),
+            said=Said(at_s=now_s if objects.status else never),
             tuning_written_at_s=now_s if objects.tuning else never,
         )
 
@@ -209,11 +209,11 @@ def _reported_rollout(reported: RolloutStatus | None, objects: Objects) -> Rollo
         return None
     annotations = objects.metadata.annotations
     return Rollout(
-        reported.revision,
-        reported.stable,
-        stage,
-        began_at_s,
-        named_reason(reported.reason, stage),
+        revision=reported.revision,
+        stable=reported.stable,
+        stage=stage,
+        began_at_s=began_at_s,
+        reason=named_reason(reported.reason, stage),
         message=reported.message,
         why=reported.why,
         retry=annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),

@@ -89,7 +89,13 @@ def _running(
     makes = pinned(wanted, standing.fetched)
     live = following_of(objects)[revision]
     made_from = read_by_its_tag(makes, revision) if live else makes
-    return Running(found, objects.live[found.kind, found.name], wanted, made_from, makes)
+    return Running(
+        workload=found,
+        live=objects.live[found.kind, found.name],
+        wanted=wanted,
+        made_from=made_from,
+        makes=makes,
+    )
 
 
 def rollout_announcement(

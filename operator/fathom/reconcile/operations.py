@@ -48,7 +48,7 @@ class Create:
         return _name(self.manifest)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
     """Server-side apply of a whole object of ours."""
 
@@ -65,7 +65,7 @@ class Apply:
         return _name(self.manifest)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
     """A merge patch of a few fields, where the rest must not be touched."""
 
@@ -76,7 +76,7 @@ class Patch:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
     kind: Kind
     name: str
@@ -90,7 +90,7 @@ _COPIED: Final = ("namespace", "labels", "annotations", "ownerReferences")
 """Metadata of a workload that a copy has, too; the API server gives it the rest."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Children:
     """What is to exist beside the workloads."""
 
@@ -237,7 +237,9 @@ def _scaled(objects: Objects, step: WorkloadStep) -> Operation | None:
     why = first_difference(patch, live)
     if why is None:
         return None
-    return Patch(step.kind, step.name, _stamped(patch, objects), Seen.of(live), why)
+    return Patch(
+        kind=step.kind, name=step.name, patch=_stamped(patch, objects), seen=Seen.of(live), why=why
+    )
 
 
 def _copied(objects: Objects, step: WorkloadStep) -> Create:
@@ -266,13 +268,13 @@ def brought_about(
     if why is None:
         return None
     if patch := selector_patch(manifest, live):
-        return Patch(kind, _name(manifest), patch, Seen.of(live), why)
-    return Apply(kind, manifest, Seen.of(live), why, live)
+        return Patch(kind=kind, name=_name(manifest), patch=patch, seen=Seen.of(live), why=why)
+    return Apply(kind=kind, manifest=manifest, seen=Seen.of(live), why=why, live=live)
 
 
 def deleted(objects: Objects, kind: Kind, name: str, why: str) -> Delete:
     """The deletion of an object that was read."""
-    return Delete(kind, name, Seen.of(objects.live[kind, name]), why)
+    return Delete(kind=kind, name=name, seen=Seen.of(objects.live[kind, name]), why=why)
 
 
 def _name(manifest: Manifest) -> str:
@@ -322,6 +324,12 @@ def depth_nudges(
         )
     )
     return tuple(
-        Patch(POD, pod.name, patch, Seen.of(objects.live[POD, pod.name]), "its depth has changed")
+        Patch(
+            kind=POD,
+            name=pod.name,
+            patch=patch,
+            seen=Seen.of(objects.live[POD, pod.name]),
+            why="its depth has changed",
+        )
         for pod in sorted(pods, key=lambda pod: _told_generation(pod) == told)
     )

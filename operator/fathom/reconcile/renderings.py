@@ -20,7 +20,7 @@ _KEPT: Final = 4
 """In a pass: what runs, what is on trial or offered, and what is compared."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """What runs, as this build would render it."""
 
@@ -46,7 +46,7 @@ class Offer:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
     """A workload of the wanted spec, and what this build makes of that."""
 
@@ -139,7 +139,7 @@ def _by(version: str, ours: str) -> str:
     return f"{'another build of ' if version == ours else ''}Fathom {version}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     step: WorkloadStep
     sd: SpeculativeDeployment
@@ -188,4 +188,4 @@ class AsRendered:
             among: all objects that are there; the others are forgotten.
         """
         self._found = {key: each for key, each in self._found.items() if key in among}
-        self._found[step.kind, step.name] = _Found(step, sd, bundle, live)
+        self._found[step.kind, step.name] = _Found(step=step, sd=sd, bundle=bundle, live=live)

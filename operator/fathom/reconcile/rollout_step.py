@@ -139,12 +139,12 @@ def desired_state(
     elif rollout is not None and rollout.on_trial:
         stable = earlier_spec(objects.resource, after.stable_spec)
     return DesiredState(
-        pinned_to_fetched(carried, revision, objects, after),
-        revision,
-        stable,
-        after,
-        events,
-        following,
+        sd=pinned_to_fetched(carried, revision, objects, after),
+        revision=revision,
+        stable=stable,
+        checkpoint=after,
+        events=events,
+        following=following,
         windows=windows,
         wake_after_s=min(
             _wake_after_s(rollout, wanted.spec), float("inf") if hold is None else hold.wake_after_s

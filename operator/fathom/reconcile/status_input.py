@@ -34,7 +34,7 @@ class Finding:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """What one pass found out, beside what the cluster holds."""
 

@@ -35,7 +35,7 @@ _WORKING: Final = frozenset(
 """Reasons of a tuner that does its work, even where that is to leave things alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TuningReport:
     finding: Finding
     """For the Tuning condition."""

@@ -14,7 +14,7 @@ from fathom.rollout.rollout import Rollout, Stage
 from fathom.times import rfc3339
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """One replica that is to be compared, as the spec asks for it."""
 
@@ -55,7 +55,7 @@ def wanted_arm(
         # An operator that kept no record may have begun it.
         revision = next((each for each in others if each in given.others), ours)
     waits = _why_not_yet(wanted, revision, before, given)
-    return Arm(compares, made_from, revision, waits)
+    return Arm(compares=compares, sd=made_from, revision=revision, waits=waits)
 
 
 def _why_not_yet(

@@ -89,7 +89,7 @@ def bench_ended(objects: Objects) -> Delete | None:
     if ends or not ours:
         return None
     why = f"a replica goes before a bench: {trouble.message}"
-    return Delete(JOB, job.name, Seen.of(objects.bench), why)
+    return Delete(kind=JOB, name=job.name, seen=Seen.of(objects.bench), why=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ def writes_of(
     refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
     checkpoint = replace(desired.checkpoint, refreshes=refresh.log)
     tuning_data = _tuning_data(checkpoint, objects, decision, state.tuning_written_at_s, now_s)
-    children = Children(sd, bundle, document, tuning_data)
+    children = Children(sd=sd, bundle=bundle, document=document, tuning_data=tuning_data)
     ended = bench_ended(objects)
     wanted = (
         *(() if ended is None else (ended,)),

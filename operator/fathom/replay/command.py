@@ -113,7 +113,15 @@ def replay_command(
         key = ObjectKey(namespace, name)
         from_s, step_s = now_s - since.total_seconds(), step.total_seconds()
         labels = _labels(label or ())
-        past = Past(prometheus, key, from_s, now_s, step_s, save, labels)
+        past = Past(
+            url=prometheus,
+            key=key,
+            from_s=from_s,
+            to_s=now_s,
+            step_s=step_s,
+            save=save,
+            labels=labels,
+        )
         replayed = run(replay, partial(_feed_past, past), _no_sample_at(past))
     _show(replayed, json)
     if page is not None and shown is not None:

@@ -10,7 +10,7 @@ from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import Action, TuningDecision
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
     """A decision, or the same one several times in a row."""
 

@@ -28,7 +28,7 @@ class BusyTime:
     busy_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """What ran in one window, and what would have run."""
 
@@ -40,7 +40,7 @@ class Window:
     """The schedule that the tuner would have had."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A relative gain in tokens per second, weighted by busy time."""
 
@@ -104,7 +104,11 @@ def estimate(
     busy = known = gained = error = 0.0
     for window in windows:
         evidence = Evidence(
-            window.survival, step_times, window.traffic, window.at_s, deepest=deepest
+            text=window.survival,
+            step_times=step_times,
+            traffic=window.traffic,
+            now_s=window.at_s,
+            deepest=deepest,
         )
         for load in window.loads:
             gain = _gain(
@@ -119,7 +123,7 @@ def estimate(
     if busy <= 0:
         return None
     mean, half = gained / busy, TWO_SIDED_Z * error / busy
-    return Estimate(mean, mean - half, mean + half, known / busy)
+    return Estimate(gain=mean, low=mean - half, high=mean + half, known_share=known / busy)
 
 
 def _gain(evidence: Evidence, bucket: int, to: int, start: int) -> Gain | None:
@@ -133,7 +137,7 @@ def deepest_of(windows: Sequence[Window], *others: int) -> int:
     return max([*others, *ran, *would])
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Unplugged:
     """Sums over the pods that count no cells."""
 

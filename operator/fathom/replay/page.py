@@ -120,19 +120,19 @@ def _moments(replayed: ReplayResult) -> Iterator[Moment]:
     for each in replayed.decisions:
         again = f" The same {counted(each.times, 'time')}, until {rfc3339(each.last_at_s)}."
         yield Moment(
-            each.at_s,
-            MomentKind.DECISION,
-            f"{each.action} {way(each)}",
-            each.reason,
-            each.message + (again if each.times > 1 else ""),
+            at_s=each.at_s,
+            kind=MomentKind.DECISION,
+            what=f"{each.action} {way(each)}",
+            reason=each.reason,
+            message=each.message + (again if each.times > 1 else ""),
         )
     for alarm in replayed.alarms:
         yield Moment(
-            alarm.since_s,
-            MomentKind.ALARM,
-            alarm.kind,
-            alarm.reason,
-            _said(alarm),
+            at_s=alarm.since_s,
+            kind=MomentKind.ALARM,
+            what=alarm.kind,
+            reason=alarm.reason,
+            message=_said(alarm),
             bad=True,
         )
 

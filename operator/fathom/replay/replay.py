@@ -38,7 +38,7 @@ class Gap:
     to_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """What was replayed."""
 
@@ -51,7 +51,7 @@ class Recorded:
     gaps: tuple[Gap, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
     """The result of a replay."""
 
@@ -207,7 +207,15 @@ class Replay:
         if loads:
             wanted = depths_of(decision.document.schedule, self._settings.max_batch)
             state = decision.state
-            self._windows.append(Window(now_s, state.survival, state.traffic, loads, wanted))
+            self._windows.append(
+                Window(
+                    at_s=now_s,
+                    survival=state.survival,
+                    traffic=state.traffic,
+                    loads=loads,
+                    wanted=wanted,
+                )
+            )
 
     def _after(self, decision: TuningDecision, now_s: float) -> TuningState:
         """The state to go on with.
@@ -226,7 +234,9 @@ class Replay:
 
     def _pod(self, look: PodCounters, now_s: float) -> TunedPod:
         since_s = look.started_at_s or self._seen_since_s[look.pod]
-        return TunedPod(look.pod, ready=True, ready_for_s=max(0.0, now_s - since_s), counters=look)
+        return TunedPod(
+            name=look.pod, ready=True, ready_for_s=max(0.0, now_s - since_s), counters=look
+        )
 
     def _snapshot(self, pods: tuple[TunedPod, ...], now_s: float) -> TuningSnapshot:
         return TuningSnapshot(

@@ -86,7 +86,15 @@ async def _read(kube: KubePort, key: ObjectKey) -> Subject | None:
     if live is None:
         return None
     bench = await read_bench(kube, key)
-    return Subject(key, live.resource, live.status, live.document, live.state, None, bench)
+    return Subject(
+        key=key,
+        resource=live.resource,
+        status=live.status,
+        document=live.document,
+        state=live.state,
+        history=None,
+        bench=bench,
+    )
 
 
 def recorded_page(key: ObjectKey, files: Sequence[Path], manifest: str | None) -> str:

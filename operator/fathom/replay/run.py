@@ -34,7 +34,7 @@ Feed = Callable[[Take, Complain], None]
 """Hands over every look, and a sentence about each that is passed over."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
     """What to ask a Prometheus for."""
 

@@ -78,7 +78,7 @@ def gains_table(replayed: ReplayResult) -> Table:
     return table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GainRow:
     """One estimate, in words."""
 
@@ -101,13 +101,13 @@ def gains(replayed: ReplayResult) -> Iterator[GainRow]:
     }
     for compared, estimate in estimates.items():
         if estimate is None:
-            yield GainRow(compared, "unknown", "", "0%")
+            yield GainRow(compared=compared, gain="unknown", interval="", known="0%")
         else:
             yield GainRow(
-                compared,
-                f"{estimate.gain:+.1%}",
-                f"{estimate.low:+.1%} to {estimate.high:+.1%}",
-                f"{estimate.known_share:.0%}",
+                compared=compared,
+                gain=f"{estimate.gain:+.1%}",
+                interval=f"{estimate.low:+.1%} to {estimate.high:+.1%}",
+                known=f"{estimate.known_share:.0%}",
             )
 
 

@@ -182,12 +182,12 @@ def canary_pod(pods: Iterable[ObservedPod], watch: CanaryWatch | None) -> Observ
 def watched_on(before: CanaryWatch | None, pod: ObservedPod | None, now_s: float) -> CanaryWatch:
     """The watch of this pod; another pod than before bakes anew."""
     if pod is None:
-        return _unready(before or CanaryWatch(""), now_s)
+        return _unready(before or CanaryWatch(pod=""), now_s)
     watch = before if before is not None and before.pod == pod.name else None
     if watch is None:
         since_s = before.unready_since_s if before is not None else None
         since_s = now_s if since_s is None else since_s
-        watch = CanaryWatch(pod.name, unready_since_s=since_s, uid=pod.metadata.uid)
+        watch = CanaryWatch(pod=pod.name, unready_since_s=since_s, uid=pod.metadata.uid)
     elif watch.uid != pod.metadata.uid:
         watch = _come_back(watch, pod.metadata.uid, now_s)
     if not pod.ready:

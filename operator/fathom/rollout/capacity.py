@@ -59,7 +59,9 @@ def no_room(rollout: Rollout, given: RolloutInput) -> NoRoom | None:
 def cost(stable: str, given: RolloutInput) -> str:
     """What it costs that a canary takes the place of a replica, in words."""
     settings = given.settings
-    left = ReplicaBounds(settings.replicas, settings.max_unavailable, 0).beside(1)
+    left = ReplicaBounds(
+        replicas=settings.replicas, max_unavailable=settings.max_unavailable, max_surge=0
+    ).beside(1)
     # What took longer was ready before, and came back.
     if given.start_s is None or given.start_s > settings.patience_s:
         allowed = counted(settings.startup_s / 60, "minute")

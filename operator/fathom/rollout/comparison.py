@@ -36,7 +36,7 @@ _ALL: Final = {Compares.ADAPTIVE_VERIFICATION: "Enabled", Compares.DRAFTING: "Di
 """The value that makes the others like it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmComparison:
     """What was found, and stands."""
 
@@ -128,8 +128,8 @@ def comparison_of(
     speed = evidence.speed
     known = speed.error < inf  # of two windows or more
     return ArmComparison(
-        found,
-        now_s,
+        found=found,
+        at_s=now_s,
         mean=speed.mean if known else 0.0,
         error=speed.error if known else None,
         remark=_beside(evidence) if found is not Compared.CANNOT_TELL else _why_not(evidence),

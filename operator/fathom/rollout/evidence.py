@@ -40,7 +40,7 @@ LONGEST_WINDOW: Final = 3
 """Times a window's length, after which a pod without a new sample is taken for unreadable."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryContrast:
     """A difference between the canary and the stable replicas, over windows."""
 
@@ -55,11 +55,11 @@ class CanaryContrast:
     def updated(self, difference: float, weight: float) -> "CanaryContrast":
         """With one more window."""
         return CanaryContrast(
-            self.windows + 1,
-            self.weight + weight,
-            self.weight2 + weight**2,
-            self.total + weight * difference,
-            self.squares + weight * difference**2,
+            windows=self.windows + 1,
+            weight=self.weight + weight,
+            weight2=self.weight2 + weight**2,
+            total=self.total + weight * difference,
+            squares=self.squares + weight * difference**2,
         )
 
     @property
@@ -77,7 +77,7 @@ class CanaryContrast:
         return sqrt(spread / (independent - 1))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BakeTotals:
     """Sums over the bake, of one pod or of several."""
 
@@ -93,17 +93,17 @@ class BakeTotals:
         side = self
         for each in deltas:
             side = BakeTotals(
-                side.tokens + each.engine.generation_tokens,
-                side.finished + each.engine.finished_requests,
-                side.failed + each.engine.failed_requests,
-                side.preemptions + each.engine.preemptions,
-                _added(side.tpot, each.tpot),
-                _added(side.ttft, each.ttft),
+                tokens=side.tokens + each.engine.generation_tokens,
+                finished=side.finished + each.engine.finished_requests,
+                failed=side.failed + each.engine.failed_requests,
+                preemptions=side.preemptions + each.engine.preemptions,
+                tpot=_added(side.tpot, each.tpot),
+                ttft=_added(side.ttft, each.ttft),
             )
         return side
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryEvidence:
     """Of one canary."""
 
@@ -137,13 +137,13 @@ class CanaryEvidence:
         all_stable = self.stable.updated(stable)
         own, other = BakeTotals().updated(canary), BakeTotals().updated(stable)
         return CanaryEvidence(
-            self.canary.updated(canary),
-            all_stable,
-            speed,
-            _with_tail(self.tpot_tail, own.tpot, other.tpot, all_stable.tpot),
-            _with_tail(self.ttft_tail, own.ttft, other.ttft, all_stable.ttft),
-            self.looks + 1,
-            self.blind,
+            canary=self.canary.updated(canary),
+            stable=all_stable,
+            speed=speed,
+            tpot_tail=_with_tail(self.tpot_tail, own.tpot, other.tpot, all_stable.tpot),
+            ttft_tail=_with_tail(self.ttft_tail, own.ttft, other.ttft, all_stable.ttft),
+            looks=self.looks + 1,
+            blind=self.blind,
         )
 
 

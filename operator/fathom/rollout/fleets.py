@@ -62,7 +62,7 @@ class Place(NamedTuple):
     serves: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionFleet:
     """The workloads of one revision, and what they have."""
 
@@ -108,10 +108,10 @@ def fleets_of(objects: Objects, stable: str = "") -> tuple[RevisionFleet, ...]:
         serves = tuple(each.serves for each in places)
         idle = (each.name for each in workloads if not each.replicas)
         return RevisionFleet(
-            Fleet(revision, serves, held, stable=revision == stable),
-            workloads,
-            places,
-            tuple(name for name in idle if name not in occupied),
+            fleet=Fleet(revision=revision, serves=serves, held=held, stable=revision == stable),
+            workloads=workloads,
+            places=places,
+            empty=tuple(name for name in idle if name not in occupied),
         )
 
     return tuple(map(fleet_of, dict.fromkeys(each.revision for each in objects.workloads)))

@@ -18,7 +18,7 @@ SCHEDULING_S = 600.0
 `progressDeadlineSeconds` allows the same."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutSettings:
     """What the spec says of rollouts."""
 
@@ -54,7 +54,7 @@ class CanaryWindow:
         return any(each.engine.generation_tokens for each in (*self.canary, *self.stable))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RolloutInput:
     """One pass's view."""
 

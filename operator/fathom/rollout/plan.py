@@ -35,7 +35,7 @@ class Template(StrEnum):
     """A further set of a revision that has some: as those are, whoever rendered them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadStep:
     kind: Kind
     """Deployment, or LeaderWorkerSet where a replica spans several nodes."""
@@ -47,7 +47,7 @@ class WorkloadStep:
     """The workload that a copy is made of."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     revision: str
     """The wanted one."""
@@ -158,9 +158,19 @@ def first_steps(
     kind, resource = workload_kind(sd), sd.metadata.name
     if kind == DEPLOYMENT:
         name = names.revision_child(resource, revision)
-        return [WorkloadStep(kind, name, revision, replicas, Template.RENDER)]
+        return [
+            WorkloadStep(
+                kind=kind, name=name, revision=revision, replicas=replicas, template=Template.RENDER
+            )
+        ]
     return [
-        WorkloadStep(kind, name, revision, min(1, replicas), Template.RENDER)
+        WorkloadStep(
+            kind=kind,
+            name=name,
+            revision=revision,
+            replicas=min(1, replicas),
+            template=Template.RENDER,
+        )
         for name in _set_names(resource, revision, max(1, replicas), used)
     ]
 
@@ -188,10 +198,22 @@ def _steps(
     kept = needed or fleet.workloads[:1]
     for each in kept:
         template = Template.RENDER if wanted and _ours(each, rendering) else Template.KEEP
-        yield WorkloadStep(each.kind, each.name, revision, asked[each.name], template)
+        yield WorkloadStep(
+            kind=each.kind,
+            name=each.name,
+            revision=revision,
+            replicas=asked[each.name],
+            template=template,
+        )
     if lacking:
         for name in _set_names(objects.key.name, revision, lacking, used_names(objects)):
-            copy = WorkloadStep(LEADER_WORKER_SET, name, revision, 1, Template.COPY)
+            copy = WorkloadStep(
+                kind=LEADER_WORKER_SET,
+                name=name,
+                revision=revision,
+                replicas=1,
+                template=Template.COPY,
+            )
             yield replace(copy, copied=kept[0].name)
 
 

@@ -68,7 +68,7 @@ def found_fleets(
     found = {each.fleet.revision: each for each in fleets_of(objects, stable)}
     if no_room and revision in found and not _placed(objects, revision):
         # It asks for none until others made room.
-        waits = Fleet(revision, stable=revision == stable)
+        waits = Fleet(revision=revision, stable=revision == stable)
         found[revision] = replace(found[revision], fleet=waits)
     return found
 
@@ -88,11 +88,11 @@ def bounds_of(
 ) -> ReplicaBounds:
     rollout = spec.rollout
     return ReplicaBounds(
-        spec.replicas,
-        rollout.max_unavailable,
-        0 if no_room else rollout.max_surge,
-        rollout.paused or frozen,
-        most_new,
+        replicas=spec.replicas,
+        max_unavailable=rollout.max_unavailable,
+        max_surge=0 if no_room else rollout.max_surge,
+        paused=rollout.paused or frozen,
+        most_new=most_new,
     )
 
 
@@ -100,7 +100,7 @@ def progress_of(
     revision: str, found: Mapping[str, RevisionFleet], bounds: ReplicaBounds, holder: str
 ) -> Progress:
     fleets = [each.fleet for each in found.values()]
-    new = next((f for f in fleets if f.revision == revision), Fleet(revision))
+    new = next((f for f in fleets if f.revision == revision), Fleet(revision=revision))
     others = [fleet for fleet in fleets if fleet is not new and fleet.held > 0]
     ready = f"{new.serving} of {bounds.replicas} replicas"
     if others and bounds.paused:

@@ -75,7 +75,7 @@ class RefreshLog:
 _LOG: Final = TypeAdapter(RefreshLog)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshInput:
     """One pass's view."""
 

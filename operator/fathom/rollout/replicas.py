@@ -33,7 +33,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 LEAST_REPLICAS: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """What one revision has."""
 
@@ -70,7 +70,7 @@ class Fleet:
         return tuple(at for at, serves in enumerate(self.serves[:last]) if not serves)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaBounds:
     replicas: int
     max_unavailable: int
@@ -94,7 +94,7 @@ def replicas_by_revision(
 
     `fleets` holds each revision that has a workload, the wanted one included if it has one.
     """
-    new = next((f for f in fleets if f.revision == wanted), Fleet(wanted))
+    new = next((f for f in fleets if f.revision == wanted), Fleet(revision=wanted))
     others = [fleet for fleet in fleets if fleet.revision != wanted]
     if not others:
         return {wanted: bounds.replicas}
@@ -130,7 +130,7 @@ def is_stuck(wanted: str, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> boo
         bounds: of the rollout.
     """
     asked = replicas_by_revision(wanted, fleets, bounds)
-    new = next((f for f in fleets if f.revision == wanted), Fleet(wanted))
+    new = next((f for f in fleets if f.revision == wanted), Fleet(revision=wanted))
     at_rest = all(asked[each.revision] == each.asked == each.held for each in fleets)
     waits = new.serving == new.asked < _most(bounds)
     return waits and at_rest and asked[wanted] == new.asked and not bounds.paused
@@ -232,7 +232,9 @@ def arm_of(spec: SpeculativeDeploymentSpec) -> SpeculativeDeploymentSpec | None:
 def beside_arm(spec: SpeculativeDeploymentSpec) -> int:
     """How many other replicas there are while the arm is there."""
     rollout = spec.rollout
-    return ReplicaBounds(spec.replicas, rollout.max_unavailable, rollout.max_surge).beside(1)
+    return ReplicaBounds(
+        replicas=spec.replicas, max_unavailable=rollout.max_unavailable, max_surge=rollout.max_surge
+    ).beside(1)
 
 
 def why_no_arm(spec: SpeculativeDeploymentSpec) -> str:

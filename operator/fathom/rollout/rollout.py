@@ -34,7 +34,7 @@ class Stage(StrEnum):
 _MOST_NEW: Final = {Stage.SETTLING: 0, Stage.CANARY: 1}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryWatch:
     """One canary pod."""
 
@@ -55,7 +55,7 @@ class CanaryWatch:
     """Since when that is an older one than was written, and the same; None: it is not."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
     """From one revision to another."""
 

@@ -68,7 +68,7 @@ class _Weight(IntEnum):
     """It differs between any two revisions, or means the same to the engine."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Change:
     path: _Path
     before: str | None
@@ -194,9 +194,14 @@ def _in_command_lines(path: _Path, before: _List, after: _List) -> Iterator[_Cha
     # The list is ours as a whole: what it lacks was taken out.
     weight = _Weight.STATED if new else _Weight.ONLY_BEFORE
     for each in changes:
-        yield _Change((*path, each.name), each.before, each.after, weight)
+        yield _Change(path=(*path, each.name), before=each.before, after=each.after, weight=weight)
     if old != new and not changes:
-        yield _Change((*path, "only order or spelling"), "", "", _Weight.WITHOUT_EFFECT)
+        yield _Change(
+            path=(*path, "only order or spelling"),
+            before="",
+            after="",
+            weight=_Weight.WITHOUT_EFFECT,
+        )
 
 
 def _in_env(path: _Path, before: _List, after: _List) -> Iterator[_Change]:
@@ -207,7 +212,9 @@ def _in_env(path: _Path, before: _List, after: _List) -> Iterator[_Change]:
         where = (*path, name)
         if not _same(where, theirs, ours):
             weight = _Weight.ONLY_BEFORE if ours is None else _Weight.STATED
-            yield _Change(where, _variable(theirs), _variable(ours), weight)
+            yield _Change(
+                path=where, before=_variable(theirs), after=_variable(ours), weight=weight
+            )
 
 
 def _variable(variable: JsonValue) -> str | None:
@@ -229,7 +236,7 @@ def _change(path: _Path, before: JsonValue, after: JsonValue) -> _Change:
     if any(path[: len(each)] == each for each in _ALWAYS):
         weight = _Weight.WITHOUT_EFFECT
     old, new = (None if value is None else shown(value) for value in (before, after))
-    return _Change(path, old, new, weight)
+    return _Change(path=path, before=old, after=new, weight=weight)
 
 
 def _named_change(path: _Path, *, was: bool) -> _Change:

@@ -47,7 +47,7 @@ _Read = dict[tuple[int, type[BaseModel]], tuple[Manifest, BaseModel | None]]
 own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
     facts: ModelFacts
     at_s: float
@@ -90,7 +90,7 @@ class ModelCache:
             return known.facts
         if is_directory(ref):
             facts = await asyncio.to_thread(local_facts, ref)
-            self._keep(ref, _Known(facts, now_s, TRIED_FOR_S))
+            self._keep(ref, _Known(facts=facts, at_s=now_s, lasts_s=TRIED_FOR_S))
             return facts
         self._waiting[ref].add(changed)
         if ref not in self._running:
@@ -123,12 +123,12 @@ class ModelCache:
         """What is known after a look-up. A hub that is down for a while takes nothing back."""
         now_s = self._clock.now_s()
         if facts.config is not None:
-            return _Known(facts, now_s, KNOWN_FOR_S)
+            return _Known(facts=facts, at_s=now_s, lasts_s=KNOWN_FOR_S)
         failures = before.failures + 1 if before is not None else 1
         lasting_s = _BACKOFF.after(failures)
         if before is not None and before.facts.config is not None:
             facts, lasting_s = before.facts, TRIED_FOR_S
-        return _Known(facts, now_s, lasting_s, failures)
+        return _Known(facts=facts, at_s=now_s, lasts_s=lasting_s, failures=failures)
 
     def _keep(self, ref: ModelRef, known: _Known) -> None:
         """Remember, and forget what is not in use any more."""

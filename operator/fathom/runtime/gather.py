@@ -77,7 +77,7 @@ class Doubt(Enum):
         return self.value is None or kind in self.value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Resource:
     """The SpeculativeDeployment itself."""
 
@@ -90,10 +90,17 @@ class _Resource:
     def read(cls, found: Manifest, before: Objects | None) -> Self:
         """As the API server gave it; what is as it was before has been read already."""
         if before is not None and not before.unknown and before.resource == found:
-            return cls(before.resource, (), before.metadata, before.status)
+            return cls(
+                manifest=before.resource, unknown=(), metadata=before.metadata, status=before.status
+            )
         part = known_part(found)
         metadata = Meta.model_validate(part.known["metadata"])
-        return cls(part.known, part.unknown, metadata, status_in(part.known))
+        return cls(
+            manifest=part.known,
+            unknown=part.unknown,
+            metadata=metadata,
+            status=status_in(part.known),
+        )
 
 
 async def read_objects(
@@ -193,7 +200,11 @@ async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod]) -> Sam
     """Look at the counters of those pods that are ready."""
     endpoints = [
         PodEndpoint(
-            pod.metadata.namespace, pod.name, pod.status.pod_ip, HTTP_PORT, pod.metadata.uid
+            namespace=pod.metadata.namespace,
+            pod=pod.name,
+            ip=pod.status.pod_ip,
+            port=HTTP_PORT,
+            uid=pod.metadata.uid,
         )
         for pod in pods
         if pod.ready and pod.status.pod_ip

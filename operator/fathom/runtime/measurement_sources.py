@@ -74,4 +74,6 @@ async def look_at_fetch(
 def _endpoint(pod: ObservedPod | None) -> PodEndpoint | None:
     if pod is None or not pod.ready or not pod.status.pod_ip:
         return None
-    return PodEndpoint(pod.metadata.namespace, pod.name, pod.status.pod_ip, PORT)
+    return PodEndpoint(
+        namespace=pod.metadata.namespace, pod=pod.name, ip=pod.status.pod_ip, port=PORT
+    )

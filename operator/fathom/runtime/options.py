@@ -16,7 +16,7 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """How `fathom run` runs."""
 

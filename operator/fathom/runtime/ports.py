@@ -24,7 +24,7 @@ SHORTEST_SLEEP_S: Final = 1.0
 second is worth a look a second."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Everything outside a loop's own memory."""
 

@@ -91,7 +91,9 @@ class QualityChecker:
         elif self._asking is None:
             self._ask(check.questions, pods, sd.spec)
         if check.result is None:
-            return QualityStep(check.holds, last, check.to_json(), wake_after_s=WAKE_S)
+            return QualityStep(
+                holds=check.holds, status=last, kept=check.to_json(), wake_after_s=WAKE_S
+            )
         events = (event_of(check.result),) if news else ()
         return QualityStep(holds={}, status=check.result, kept=None, events=events)
 
@@ -121,7 +123,9 @@ class QualityChecker:
     ) -> None:
         model = spec.model.served_name or spec.model.id
         where = {
-            pod.name: PodEndpoint(pod.metadata.namespace, pod.name, pod.status.pod_ip, HTTP_PORT)
+            pod.name: PodEndpoint(
+                namespace=pod.metadata.namespace, pod=pod.name, ip=pod.status.pod_ip, port=HTTP_PORT
+            )
             for pod in pods
         }
         self._asking = asyncio.create_task(

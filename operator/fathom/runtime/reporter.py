@@ -41,7 +41,9 @@ class Reporter:
         """Have the page and the operator's own metrics tell of a status."""
         self._world.telemetry.reported(objects.key, status)
         uid, resource = objects.metadata.uid, objects.resource
-        shown = PassReport(uid, resource, status, findings.document, tuner)
+        shown = PassReport(
+            uid=uid, manifest=resource, status=status, document=findings.document, state=tuner
+        )
         self._world.shown.saw(objects.key, shown, findings.now_s)
 
     def log_refused(self, error: KubeError, objects: Objects) -> None:

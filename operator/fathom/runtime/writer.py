@@ -148,15 +148,15 @@ class Writer:
             case Create(kind, manifest):
                 self._children.note(kind, await self._kube.create(kind, manifest))
                 self._count(kind.kind, "create")
-            case Apply(kind, manifest, seen):
+            case Apply(kind=kind, manifest=manifest, seen=seen):
                 self._children.note(kind, await self._kube.apply(kind, manifest, seen))
                 self._count(kind.kind, "apply")
-            case Patch(kind, name, patch, seen):
+            case Patch(kind=kind, name=name, patch=patch, seen=seen):
                 left = await self._kube.merge(kind, namespace, name, patch, seen)
                 if left is not None:
                     self._children.note(kind, left)
                 self._count(kind.kind, "patch")
-            case Delete(kind, name, seen):
+            case Delete(kind=kind, name=name, seen=seen):
                 await self._kube.delete(kind, namespace, name, seen)
                 self._count(kind.kind, "delete")
 

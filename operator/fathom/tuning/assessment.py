@@ -93,10 +93,10 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
     depths = depths_of(document.schedule, settings.max_batch)
     policy = Policy(
         evidence=Evidence(
-            state.text,
-            state.step_times,
-            state.traffic,
-            snapshot.now_s,
+            text=state.text,
+            step_times=state.step_times,
+            traffic=state.traffic,
+            now_s=snapshot.now_s,
             deepest=_deepest(settings, state, depths.values()),
             prompts=state.prompts,
         ),

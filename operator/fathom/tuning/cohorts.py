@@ -52,7 +52,10 @@ def by_device(
     new = sorted({*told} - {state.device, *(each.device for each in state.cohorts)})
     cohorts = [
         replace(each, pods=_pods(each, devices, state.device))
-        for each in (*state.cohorts, *(Cohort(each, (), schedule, _fresh(state)) for each in new))
+        for each in (
+            *state.cohorts,
+            *(Cohort(device=each, pods=(), schedule=schedule, state=_fresh(state)) for each in new),
+        )
     ]
     # What is known of a GPU without pods is kept while there is room: such pods may come again.
     cohorts.sort(key=lambda each: not each.pods)
@@ -80,7 +83,12 @@ def _moved(state: TuningState, schedule: Schedule, device: str) -> tuple[TuningS
     """The rest is on this device from now on: no pod is left on the one that it was on."""
     if not state.device:
         return replace(state, device=device), schedule
-    left = Cohort(state.device, (), schedule, replace(state, cohorts=(), misplaced=()))
+    left = Cohort(
+        device=state.device,
+        pods=(),
+        schedule=schedule,
+        state=replace(state, cohorts=(), misplaced=()),
+    )
     found = next((each for each in state.cohorts if each.device == device), None)
     others = tuple(each for each in state.cohorts if each is not found)
     now = replace(
@@ -184,7 +192,7 @@ def _apart(
     )
     return replace(
         state,
-        cohorts=(*cohorts, Cohort("", leaving, schedule, theirs)),
+        cohorts=(*cohorts, Cohort(device="", pods=leaving, schedule=schedule, state=theirs)),
         misplaced=(),
         survival=survival,
     )
@@ -226,12 +234,12 @@ class _Texts:
         wanted = set(pods)
         found = [each for each in self.pods if each.pod in wanted]
         return PodAcceptance(
-            "",
-            0.0,
-            sum(each.drafts for each in found),
-            sum(each.expected for each in found),
-            max(_LEAST_ACCEPTED, sum(each.accepted for each in found)),
-            0.0,
+            pod="",
+            started_at_s=0.0,
+            drafts=sum(each.drafts for each in found),
+            expected=sum(each.expected for each in found),
+            accepted=max(_LEAST_ACCEPTED, sum(each.accepted for each in found)),
+            at_s=0.0,
         )
 
     def differ(self, some: Iterable[str], others: Iterable[str]) -> bool:

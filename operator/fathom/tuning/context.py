@@ -34,7 +34,7 @@ class Verdict:
         return f"The last move gained {self.measured:+.1%} (expected {self.expected:+.1%})."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """The snapshot, and what follows from it."""
 

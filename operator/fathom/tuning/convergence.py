@@ -17,7 +17,7 @@ LOST_SHARE: Final = 0.5
 """Of the pods that can be judged: if so many do not obey, nothing can be tuned."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Convergence:
     """Pods that step, but not (yet) by the document."""
 

@@ -20,7 +20,7 @@ from fathom.tuning.policy.value import TWO_SIDED_Z, Gain
 from fathom.tuning.state import TuningState
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DepthToWrite:
     """One depth for all batches, over the user's own."""
 
@@ -61,7 +61,7 @@ def depth_to_write(
         return None
     tokens = given.policy.clamped(settings.tokens)
     by_batch = sentences.moves(aims(given), settings.max_batch) if live else ""
-    own = DepthToWrite(tokens, 0.0, 0.0, 0.0, measured=True, by_batch=by_batch)
+    own = DepthToWrite(depth=tokens, gain=0.0, low=0.0, high=0.0, measured=True, by_batch=by_batch)
     best, found = log1p(settings.min_gain), own
     for depth in given.policy.bounds.depths:
         gains = dict(_gains(given, depth, tokens, live=live)) if depth != tokens else {}
@@ -99,7 +99,14 @@ def _written(
     error = _weighted(shares, {bucket: exp(each.mean) * each.sd for bucket, each in plain.items()})
     half = TWO_SIDED_Z * error
     measured = all(each.measured for each in plain.values())
-    return DepthToWrite(depth, gain, gain - half, gain + half, measured, by_batch)
+    return DepthToWrite(
+        depth=depth,
+        gain=gain,
+        low=gain - half,
+        high=gain + half,
+        measured=measured,
+        by_batch=by_batch,
+    )
 
 
 def _weighted(shares: dict[int, float], values: dict[int, float]) -> float:

@@ -38,7 +38,7 @@ class Worth:
     """Over the user's own depth; None: nothing is known of this bucket or any like it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BucketExplanation:
     """One row of the surface."""
 
@@ -52,7 +52,7 @@ class BucketExplanation:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PositionExplanation:
     """One draft position, counted from 1."""
 
@@ -67,7 +67,7 @@ class PositionExplanation:
     measured: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """All there is to say at one moment."""
 
@@ -116,14 +116,14 @@ def explain(
         document = unwritten(recalled(state, settings, None, now_s))
     if document is None:
         return Explanation(
-            tokens, nothing="No depth document was written yet: the engines run tokens."
+            tokens=tokens, nothing="No depth document was written yet: the engines run tokens."
         )
     given = assess(recalled(state, settings, document, now_s), document)
     if not state.step_times.cells:
         return Explanation(
-            tokens,
-            document.schedule if live else (),
-            document.generation,
+            tokens=tokens,
+            schedule=document.schedule if live else (),
+            generation=document.generation,
             nothing="Nothing was measured yet: that needs traffic and readable metrics.",
         )
     if not live:
@@ -169,7 +169,7 @@ def _of_fixed_depth(given: Situation, tokens: int) -> Explanation:
         )
         buckets.append(replace(row, depth=tokens, worths=worths, why=f"it is not live; {told}."))
     return Explanation(
-        tokens,
+        tokens=tokens,
         buckets=tuple(buckets),
         positions=tuple(each for each in _positions(given)[:tokens] if each.measured),
         next_step=f"Nothing by itself. {HOW_TO_TRY}",
@@ -266,7 +266,7 @@ def _doubts(given: Situation) -> tuple[str, ...]:
     for bucket, share in given.policy.shares.items():
         start = given.policy.depths[bucket]
         options = [
-            DepthOption(bucket, start, depth, gain, share)
+            DepthOption(bucket=bucket, start=start, to=depth, gain=gain, share=share)
             for depth in given.policy.bounds.depths
             if depth != start
             and (gain := given.policy.evidence.gain(bucket, depth, start)) is not None

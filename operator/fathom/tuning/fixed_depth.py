@@ -24,7 +24,7 @@ _MOST_BATCHES: Final = 3
 """Whose step time the status tells; `fathom explain` tells of all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FixedDepth:
     """The depth that runs, beside those that ran."""
 

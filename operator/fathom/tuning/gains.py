@@ -42,7 +42,7 @@ GainOver = Callable[[str, int, int], Gain | None]
 _Seconds = Annotated[float, Field(ge=0)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gained:
     """Sums since the first window that was entered. Never forgotten; five numbers at any age."""
 

@@ -27,7 +27,7 @@ _PERCENT: Final = 100
 _MILLISECONDS_PER_SECOND: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The user's wishes, defaults applied."""
 
@@ -56,7 +56,7 @@ class Settings:
         return tuple(each for each in within if self.named is None or each in self.named)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TunedPod:
     """One serving pod as the tuner sees it."""
 
@@ -72,7 +72,7 @@ class TunedPod:
     """Whether it is a quality check that holds it, which may ask for depth 0 in any case."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSnapshot:
     """All the tuner may know, gathered once."""
 
@@ -112,7 +112,7 @@ class Action(StrEnum):
     """The document stays; the engines are told again that it is there."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TuningDecision:
     """What to do, why, what was learnt, and when to ask again."""
 

@@ -40,7 +40,7 @@ SENTINEL_GUESS_S: Final = 5.0
 """What the first sentinel is expected to take."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """One pod at another depth for some seconds."""
 
@@ -67,7 +67,7 @@ class Change:
     to: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """A move whose effect has yet to be measured."""
 
@@ -98,7 +98,7 @@ class Misplaced:
     """Since when that is seen without a break (Unix seconds)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cohort:
     """Pods that are tuned apart from the rest, since they are unlike it."""
 
@@ -111,7 +111,7 @@ class Cohort:
     """What is known of them alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TuningState:
     """All that is carried from one decision to the next. Frozen; bounded; versioned."""
 

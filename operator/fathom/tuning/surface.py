@@ -13,7 +13,7 @@ from fathom.tuning.policy.value import Evidence
 from fathom.tuning.state import TuningState
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
     """What one depth gives in one bucket."""
 
@@ -26,7 +26,7 @@ class Speed:
     """Whether the depth document asks for it here."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SurfaceRow:
     """One bucket of batches."""
 
@@ -49,10 +49,10 @@ def surface(
         now_s: Unix seconds; what was measured long ago is less certain.
     """
     evidence = Evidence(
-        state.text,
-        state.step_times,
-        state.traffic,
-        now_s,
+        text=state.text,
+        step_times=state.step_times,
+        traffic=state.traffic,
+        now_s=now_s,
         deepest=settings.depths[-1],
         prompts=state.prompts,
     )
@@ -72,7 +72,12 @@ def _row(
     batch = float(last) if logarithm is None else min(2.0**logarithm, last)
     schedule = document.schedule if document else ()
     asked = depth_at(schedule, first) if schedule else None
-    return SurfaceRow(first, last, batch, tuple(_speeds(evidence, bucket, batch, settings, asked)))
+    return SurfaceRow(
+        first=first,
+        last=last,
+        batch=batch,
+        speeds=tuple(_speeds(evidence, bucket, batch, settings, asked)),
+    )
 
 
 def _speeds(
@@ -83,4 +88,9 @@ def _speeds(
         drafted = evidence.text.is_drafted(bucket, depth)
         seconds = evidence.seconds_per_token(bucket, depth, log2(batch))
         speed = None if seconds is None else 1 / seconds
-        yield Speed(depth, speed, time is not None and time.measured and drafted, depth == asked)
+        yield Speed(
+            depth=depth,
+            tokens_per_second=speed,
+            measured=time is not None and time.measured and drafted,
+            in_force=depth == asked,
+        )

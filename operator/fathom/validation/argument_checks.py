@@ -59,11 +59,16 @@ def owned_flag_problems(arguments: EngineArguments, *, plugin: bool = True) -> t
     for option in arguments.options:
         where = f"spec.engine.args[{option.index}]"
         if option.name == "--":
-            problems.append(Problem(where, "-- ends the options for vLLM: remove it."))
+            problems.append(
+                Problem(field=where, message="-- ends the options for vLLM: remove it.")
+            )
         elif (owned := _owner(option, plugin=plugin)) is not None:
             meaning = f" (which vLLM reads as {owned.name})" if owned.name != option.name else ""
             problems.append(
-                Problem(where, f"{option.spelling}{meaning} may not be set here: {owned.instead}.")
+                Problem(
+                    field=where,
+                    message=f"{option.spelling}{meaning} may not be set here: {owned.instead}.",
+                )
             )
     return tuple(problems)
 
@@ -93,13 +98,13 @@ def lone_argument_problems(arguments: EngineArguments) -> tuple[Problem, ...]:
                 f"{name} and its value are one argument here, which vLLM does not know: make them "
                 f"two, or write {name}= before the value."
             )
-            problems.append(Problem(where, sentence))
+            problems.append(Problem(field=where, message=sentence))
             refusal = f"{name} has its value already"
         elif index in found:
             refusal = _no_value_after(found[index], argument)
         elif refusal:
             sentence = f"{refusal}: remove this argument, or write its option before it."
-            problems.append(Problem(where, sentence))
+            problems.append(Problem(field=where, message=sentence))
     return tuple(problems)
 
 
@@ -167,8 +172,8 @@ def max_num_seqs(candidate: Candidate) -> Iterator[Problem]:
     stated = candidate.engine.arguments.value(MAX_NUM_SEQS)
     if stated is not None and not (is_count(stated) and int(stated) >= 1):
         yield Problem(
-            "spec.engine.args",
-            f"--max-num-seqs needs a whole number of 1 or more, not {stated!r}.",
+            field="spec.engine.args",
+            message=f"--max-num-seqs needs a whole number of 1 or more, not {stated!r}.",
         )
 
 
@@ -177,8 +182,8 @@ def kv_cache_type(candidate: Candidate) -> Iterator[Problem]:
     backend, stated = engine.spec.engine.attention_backend, kv_cache_dtype(engine.arguments)
     if backend.lower() == "tokenspeed_mla" and stated not in ("auto", *TOKENSPEED_MLA_KV_CACHE):
         yield Problem(
-            "spec.engine.args",
-            f"attention backend {backend} reads an FP8 KV cache only, not --kv-cache-dtype "
+            field="spec.engine.args",
+            message=f"attention backend {backend} reads an FP8 KV cache only, not --kv-cache-dtype "
             f"{stated}: set that to fp8, or choose another attentionBackend.",
         )
 

@@ -83,7 +83,8 @@ def draft_options(candidate: Candidate) -> tuple[Problem, ...]:
     spec = candidate.spec
     problems = [
         Problem(
-            f"spec.draft.options.{key.name}", f"this has a field: set spec.{key.field} instead."
+            field=f"spec.draft.options.{key.name}",
+            message=f"this has a field: set spec.{key.field} instead.",
         )
         for key in KEYS
         if key.name in spec.draft.options
@@ -92,15 +93,17 @@ def draft_options(candidate: Candidate) -> tuple[Problem, ...]:
         try:
             parsed_json(text)
         except BeyondBoundsError as error:
-            problems.append(Problem(f"spec.draft.options.{key}", f"{error}: write less of it."))
+            problems.append(
+                Problem(field=f"spec.draft.options.{key}", message=f"{error}: write less of it.")
+            )
         except UnreadableJsonError:
             continue
     if spec.draft.options.get("rejection_sample_method") == "synthetic" and spec.tunable:
         problems.append(
             Problem(
-                "spec.draft.options.rejection_sample_method",
-                "with synthetic acceptance what is measured says nothing about the draft: it is "
-                "for benchmarks, so use tuning mode Static.",
+                field="spec.draft.options.rejection_sample_method",
+                message="with synthetic acceptance what is measured says nothing about the draft: "
+                "it is for benchmarks, so use tuning mode Static.",
             )
         )
     return tuple(problems)
@@ -117,31 +120,31 @@ def capabilities(candidate: Candidate) -> Iterator[Problem]:
         yield from _missing(spec, engine.version)
     asks = spec.verifies_adaptively or spec.compares is Compares.ADAPTIVE_VERIFICATION
     if asks and (refusal := _adaptive_verification_refusal(engine)):
-        yield Problem(_ADAPTIVE_FIELD, refusal)
+        yield Problem(field=_ADAPTIVE_FIELD, message=refusal)
 
 
 def _missing(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[Problem]:
     engine, method = spec.engine, spec.draft.method
     if spec.drafts and not has_release(method.row.since, version):
         yield Problem(
-            "spec.draft.method",
-            f"vLLM {version} does not know method {method}, which needs "
+            field="spec.draft.method",
+            message=f"vLLM {version} does not know method {method}, which needs "
             f"{method.row.since}: change spec.engine.image, or choose another method.",
         )
     backend = ATTENTION_BACKENDS.get(engine.attention_backend.lower())
     if backend is not None and not backend.in_version(version):
         yield Problem(
-            "spec.engine.attentionBackend",
-            f"vLLM {version} does not know {engine.attention_backend}, which needs "
+            field="spec.engine.attentionBackend",
+            message=f"vLLM {version} does not know {engine.attention_backend}, which needs "
             f"{backend.versions}: change spec.engine.image, or choose another attentionBackend.",
         )
     whole = method.row.draft_stays_whole
     split = engine.pipeline_parallel_size > 1 and not has_release(whole, version)
     if spec.drafts and split:
         yield Problem(
-            "spec.engine.pipelineParallelSize",
-            f"vLLM {version} would split the draft of method {method} into stages too, which none "
-            f"of them can be; {whole} does not: change spec.engine.image, or set it to "
+            field="spec.engine.pipelineParallelSize",
+            message=f"vLLM {version} would split the draft of method {method} into stages too, "
+            f"which none of them can be; {whole} does not: change spec.engine.image, or set it to "
             "1.",
         )
 
@@ -214,15 +217,15 @@ def fitting_graphs(candidate: Candidate) -> Iterator[Problem]:
     )
     if capture_sizes(engine.depths, engine.max_num_seqs, ceiling(spec.node_pool)):
         yield Problem(
-            "spec.engine.args",
-            f"{what}: take out the sizes of graphs, or write --compilation-config as one object of "
-            f"JSON, and Fathom adds sizes that fit; {_AT_ONE_DEPTH}.",
+            field="spec.engine.args",
+            message=f"{what}: take out the sizes of graphs, or write --compilation-config as one "
+            f"object of JSON, and Fathom adds sizes that fit; {_AT_ONE_DEPTH}.",
         )
     else:
         yield Problem(
-            "spec.speculation.depths",
-            f"{what}: leave them out, or name depths of which each, plus one, divides one number "
-            f"up to {WIDEST_GRID}; {_AT_ONE_DEPTH}.",
+            field="spec.speculation.depths",
+            message=f"{what}: leave them out, or name depths of which each, plus one, divides one "
+            f"number up to {WIDEST_GRID}; {_AT_ONE_DEPTH}.",
         )
 
 

@@ -104,7 +104,7 @@ def _program(path: str) -> str:
     return PurePosixPath(path).name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergedTemplate:
     role: Role
     built: Part
@@ -155,7 +155,9 @@ def merged_template(sd: SpeculativeDeployment, role: Role = Role.LEADER) -> Merg
     before = with_overlays(sd.engine, built, earlier)
     merged = with_overlays(sd.engine, built, (*earlier, last))
     gpus = vendor_of(sd.spec.node_pool).resource
-    return MergedTemplate(role, built, before, merged, last, gpus)
+    return MergedTemplate(
+        role=role, built=built, before=before, merged=merged, overlay=last, gpus=gpus
+    )
 
 
 def _engine(template: Part) -> Part:

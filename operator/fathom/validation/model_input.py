@@ -33,7 +33,7 @@ LONGER_VARIABLE: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 _DRAFT: Final = "spec.draft.id"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatedArgs:
     """What `engine.args` and `engine.env` say that a preflight must know."""
 
@@ -55,7 +55,7 @@ class StatedArgs:
     """vLLM's default is that of vllm/config/cache.py in 0.32.0."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightInput:
     """Everything that the checks look at. Nothing else is asked for."""
 
@@ -105,7 +105,11 @@ def preflight_input(engine: EngineProfile, target: ModelFacts, draft: ModelFacts
     """
     has_draft = bool(draft_ref(engine.spec).id)
     return PreflightInput(
-        engine, target, draft if has_draft else NO_MODEL, stated_args(engine), engine.captured
+        engine=engine,
+        target=target,
+        draft=draft if has_draft else NO_MODEL,
+        stated=stated_args(engine),
+        captured=engine.captured,
     )
 
 
@@ -144,14 +148,16 @@ def _share(text: str | None, default: float) -> float:
 
 def refused(sentence: str, field: str = _DRAFT, reason: Reason = Reason.INCOMPATIBLE) -> Problem:
     """It is certain to fail."""
-    return Problem(field, sentence, Severity.ERROR, reason)
+    return Problem(field=field, message=sentence, severity=Severity.ERROR, reason=reason)
 
 
 def doubtful(sentence: str, field: str = _DRAFT) -> Problem:
     """It is likely to fail."""
-    return Problem(field, sentence, Severity.WARNING, Reason.DOUBTFUL)
+    return Problem(field=field, message=sentence, severity=Severity.WARNING, reason=Reason.DOUBTFUL)
 
 
 def unknown(sentence: str, field: str = _DRAFT) -> Problem:
     """It cannot be told."""
-    return Problem(field, sentence, Severity.UNKNOWN, Reason.NOT_CHECKED)
+    return Problem(
+        field=field, message=sentence, severity=Severity.UNKNOWN, reason=Reason.NOT_CHECKED
+    )

@@ -47,7 +47,7 @@ KNOWN_DRAFTS: Final[Mapping[str, ModelFacts]] = MappingProxyType(
         # As far as its config.json decides anything: `fc_norm` and `norm_output` at the top level,
         # and a `kv_lora_rank`.
         "lightseekorg/kimi-k2.6-eagle3.1-mla": ModelFacts(
-            ModelConfig(fc_norm=True, norm_output=True, kv_lora_rank=512), source=TABLE
+            config=ModelConfig(fc_norm=True, norm_output=True, kv_lora_rank=512), source=TABLE
         ),
     }
 )
@@ -102,7 +102,7 @@ CHECKS: Final[tuple[Callable[[PreflightInput], Problem | None], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DraftVerdict:
     """What is known of a draft; the DraftCompatible condition says the same."""
 
@@ -131,33 +131,33 @@ def check_draft(given: PreflightInput) -> DraftVerdict:
     if worst is not None:
         refused = worst.severity is Severity.ERROR
         return DraftVerdict(
-            ConditionStatus.FALSE if refused else ConditionStatus.UNKNOWN,
-            worst.reason,
-            worst.message,
-            family,
-            worst.field,
+            status=ConditionStatus.FALSE if refused else ConditionStatus.UNKNOWN,
+            reason=worst.reason,
+            message=worst.message,
+            family=family,
+            field=worst.field,
         )
     if not given.spec.drafts:
         return DraftVerdict(
-            ConditionStatus.TRUE,
-            Reason.NO_DRAFT,
-            "speculation.drafting is Disabled, so no draft is loaded.",
-            family,
+            status=ConditionStatus.TRUE,
+            reason=Reason.NO_DRAFT,
+            message="speculation.drafting is Disabled, so no draft is loaded.",
+            family=family,
         )
     if not method.row.requirements_known:
         return DraftVerdict(
-            ConditionStatus.UNKNOWN,
-            Reason.NOT_CHECKED,
-            f"drafts of method {method} are not checked in full: vLLM says at start whether this "
-            "one fits.",
-            family,
+            status=ConditionStatus.UNKNOWN,
+            reason=Reason.NOT_CHECKED,
+            message=f"drafts of method {method} are not checked in full: vLLM says at start "
+            "whether this one fits.",
+            family=family,
         )
     from_table = given.draft.source == TABLE
     return DraftVerdict(
-        ConditionStatus.TRUE,
-        Reason.KNOWN_PAIR if from_table else Reason.COMPATIBLE,
-        f"{_subject(given, family)}, which vLLM {given.version} runs.",
-        family,
+        status=ConditionStatus.TRUE,
+        reason=Reason.KNOWN_PAIR if from_table else Reason.COMPATIBLE,
+        message=f"{_subject(given, family)}, which vLLM {given.version} runs.",
+        family=family,
     )
 
 

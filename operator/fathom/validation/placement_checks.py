@@ -35,7 +35,7 @@ def asked_gpus(candidate: Candidate) -> Iterator[Problem]:
     for kind, quantities in (("limits", resources.limits), ("requests", resources.requests)):
         field = f"spec.engine.resources.{kind}"
         if str(quantities.get(ours, needed)) != needed:
-            yield Problem(f"{field}.{ours}", gpus_sentence(needed))
+            yield Problem(field=f"{field}.{ours}", message=gpus_sentence(needed))
         yield from foreign_gpu_problems(quantities, ours, field)
 
 
@@ -58,9 +58,9 @@ def foreign_gpu_problems(asked: Collection[str], ours: str, field: str) -> Itera
     for vendor in VENDORS:
         if vendor.resource != ours and vendor.resource in asked:
             yield Problem(
-                f"{field}.{vendor.resource}",
-                f"spec.nodePool.accelerator asks for {ours}, and no node has both: name the "
-                f"{vendor.name} accelerator there, and leave this out.",
+                field=f"{field}.{vendor.resource}",
+                message=f"spec.nodePool.accelerator asks for {ours}, and no node has both: name "
+                f"the {vendor.name} accelerator there, and leave this out.",
             )
 
 
@@ -139,7 +139,7 @@ def _missing(layout: ReplicaLayout, kind: Kind, served: ServedApis) -> Problem:
         )
     else:
         lacks = f"this cluster does not serve {kind.api_version}: {need.advice}"
-    return Problem(need.field, f"{need.why}, and {lacks}.", reason=Reason.API_MISSING)
+    return Problem(field=need.field, message=f"{need.why}, and {lacks}.", reason=Reason.API_MISSING)
 
 
 @dataclass(frozen=True, slots=True)

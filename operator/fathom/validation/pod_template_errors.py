@@ -69,31 +69,33 @@ def container_problems(container: Part, volumes: Collection[str], field: str) ->
     name, ports = container.get("name"), parts(container, "ports")
     if not container.get("image"):
         yield Problem(
-            field,
-            f"the container {name} needs an image. The engine's container is called "
+            field=field,
+            message=f"the container {name} needs an image. The engine's container is called "
             f"{names.ENGINE_CONTAINER}.",
         )
     if name != names.ENGINE_CONTAINER and str(HTTP_PORT) in by("containerPort", ports):
-        yield Problem(field, f"port {HTTP_PORT} is the engine's: give {name} another one.")
+        yield Problem(
+            field=field, message=f"port {HTTP_PORT} is the engine's: give {name} another one."
+        )
     for mount in parts(container, "volumeMounts"):
         if mount.get("name") not in volumes:
             yield Problem(
-                field,
-                f"the container {name} mounts the volume {mount.get('name')}, which there is not: "
-                f"add it to {field.rpartition('.')[0]}.volumes.",
+                field=field,
+                message=f"the container {name} mounts the volume {mount.get('name')}, which there "
+                f"is not: add it to {field.rpartition('.')[0]}.volumes.",
             )
     for asked in sorted(_ports_by_name(container) - by("name", ports).keys()):
         yield Problem(
-            field,
-            f"no port of the container {name} is called {asked!r}, which a probe or hook asks: "
-            "write the port's number.",
+            field=field,
+            message=f"no port of the container {name} is called {asked!r}, which a probe or hook "
+            "asks: write the port's number.",
         )
     security = part(container, "securityContext")
     if security.get("privileged") and security.get("allowPrivilegeEscalation") is False:
         yield Problem(
-            field,
-            f"the container {name} cannot be privileged with allowPrivilegeEscalation: false, "
-            "which Fathom sets: set that to true beside it.",
+            field=field,
+            message=f"the container {name} cannot be privileged with allowPrivilegeEscalation: "
+            "false, which Fathom sets: set that to true beside it.",
         )
 
 
@@ -124,7 +126,9 @@ def _problems(sd: SpeculativeDeployment, role: Role) -> Iterator[Problem]:
     for key in overlay.given:
         if key not in ("metadata", "spec"):
             where = f"{overlay.field}.{key}"
-            yield Problem(where, "a pod template has metadata and spec, nothing else.")
+            yield Problem(
+                field=where, message="a pod template has metadata and spec, nothing else."
+            )
             return
     found = schema_problems(overlay.given, overlay.field)
     wrong = [each for each in found if each.severity is Severity.ERROR]
@@ -135,12 +139,12 @@ def _problems(sd: SpeculativeDeployment, role: Role) -> Iterator[Problem]:
         template = merged_template(sd, role)
     except MergeError as error:
         where, _, sentence = str(error).partition(": ")
-        yield Problem(where, sentence)
+        yield Problem(field=where, message=sentence)
         return
     if not template.engine:
         yield Problem(
-            template.containers,
-            f"the container {names.ENGINE_CONTAINER} must stay: do not delete it.",
+            field=template.containers,
+            message=f"the container {names.ENGINE_CONTAINER} must stay: do not delete it.",
         )
         return
     yield from _in_engine(template)
@@ -155,15 +159,17 @@ def own_variable_sentence(name: str) -> str:
 def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
     built, engine, field = template.built_engine, template.engine, template.field
     if engine.get("image") != built["image"]:
-        yield Problem(f"{field}.image", "may not be set here: set spec.engine.image instead.")
+        yield Problem(
+            field=f"{field}.image", message="may not be set here: set spec.engine.image instead."
+        )
     if engine.get("args") != built["args"]:
         yield Problem(
-            f"{field}.args",
-            "these would take the place of all that starts the engine: set spec.engine.args "
-            "instead, which adds to it.",
+            field=f"{field}.args",
+            message="these would take the place of all that starts the engine: set "
+            "spec.engine.args instead, which adds to it.",
         )
     if refusal := why_not_started(texts(engine, "command")):
-        yield Problem(f"{field}.command", refusal)
+        yield Problem(field=f"{field}.command", message=refusal)
     yield from _variables(template)
     yield from _gpus(template)
     yield from _mounts(template)
@@ -171,15 +177,15 @@ def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
     serves = template.role is Role.LEADER
     if serves and (port is None or port.get("protocol", "TCP") != "TCP"):
         yield Problem(
-            f"{field}.ports",
-            f"port {HTTP_PORT} must stay, with TCP: clients, probes and metrics reach the engine "
-            "there. It may have another name, and other ports go beside it.",
+            field=f"{field}.ports",
+            message=f"port {HTTP_PORT} must stay, with TCP: clients, probes and metrics reach the "
+            "engine there. It may have another name, and other ports go beside it.",
         )
     if any(
         claim not in parts(engine, "resources", "claims")
         for claim in parts(built, "resources", "claims")
     ):
-        yield Problem(f"{field}.resources.claims", _NO_CLAIM)
+        yield Problem(field=f"{field}.resources.claims", message=_NO_CLAIM)
 
 
 def _variables(template: MergedTemplate) -> Iterator[Problem]:
@@ -189,14 +195,14 @@ def _variables(template: MergedTemplate) -> Iterator[Problem]:
             continue
         for name in by("name", parts(container, "env")):
             if name.startswith(OWN_PREFIX):
-                yield Problem(field, own_variable_sentence(name))
+                yield Problem(field=field, message=own_variable_sentence(name))
             elif name in READ_IN_ENGINE_ENV:
                 instead = "set it in spec.engine.env, which Fathom reads"
-                yield Problem(field, f"{name} may not be set here: {instead}.")
+                yield Problem(field=field, message=f"{name} may not be set here: {instead}.")
     kept = by("name", parts(template.engine, "env"))
     for name in by("name", parts(template.built_engine, "env")):
         if name in OURS and name not in kept:
-            yield Problem(field, f"{name} must stay: {_PLUGIN}.")
+            yield Problem(field=field, message=f"{name} must stay: {_PLUGIN}.")
 
 
 def _gpus(template: MergedTemplate) -> Iterator[Problem]:
@@ -207,7 +213,7 @@ def _gpus(template: MergedTemplate) -> Iterator[Problem]:
         asked = part(template.engine, "resources", kind)
         found = asked.get(ours)
         if str(found) != needed and (kind == "limits" or found is not None):
-            yield Problem(f"{field}.{ours}", gpus_sentence(needed))
+            yield Problem(field=f"{field}.{ours}", message=gpus_sentence(needed))
         yield from foreign_gpu_problems(asked, ours, field)
 
 
@@ -220,12 +226,18 @@ def _mounts(template: MergedTemplate) -> Iterator[Problem]:
         path, volume = str(mount["mountPath"]), str(mount["name"])
         there = found.get(path, [])
         if not there:
-            yield Problem(field, f"{path} must stay mounted: do not delete it.")
+            yield Problem(field=field, message=f"{path} must stay mounted: do not delete it.")
         elif len(there) > 1:
-            yield Problem(field, f"{path} is mounted twice: write the path so, or mount elsewhere.")
+            yield Problem(
+                field=field,
+                message=f"{path} is mounted twice: write the path so, or mount elsewhere.",
+            )
         elif volume in _OWN_VOLUMES and not _is_whole(there[0], volume):
             why = _OWN_VOLUMES[volume]
-            yield Problem(field, f"{path} holds the whole volume {volume}: {why}. Mount elsewhere.")
+            yield Problem(
+                field=field,
+                message=f"{path} holds the whole volume {volume}: {why}. Mount elsewhere.",
+            )
 
 
 def _is_whole(mount: Part, volume: str) -> bool:
@@ -238,15 +250,22 @@ def _in_pod(template: MergedTemplate) -> Iterator[Problem]:
     spec, field = part(template.merged, "spec"), f"{overlay.field}.spec"
     for label in part(overlay.given, "metadata", "labels"):
         if label in _OWN_LABELS:
-            yield Problem(f"{overlay.field}.metadata.labels.{label}", "Fathom's own: remove it.")
+            yield Problem(
+                field=f"{overlay.field}.metadata.labels.{label}", message="Fathom's own: remove it."
+            )
     if spec.get("restartPolicy", "Always") != "Always":
-        yield Problem(f"{field}.restartPolicy", "pods that serve have Always: remove it.")
+        yield Problem(
+            field=f"{field}.restartPolicy", message="pods that serve have Always: remove it."
+        )
     for key in _REFUSED_BY_WORKLOADS:
         if spec.get(key):
-            yield Problem(f"{field}.{key}", "Kubernetes refuses it in pods that serve: remove it.")
+            yield Problem(
+                field=f"{field}.{key}",
+                message="Kubernetes refuses it in pods that serve: remove it.",
+            )
     for claim in parts(template.built, "spec", "resourceClaims"):
         if claim not in parts(spec, "resourceClaims"):
-            yield Problem(f"{field}.resourceClaims", _NO_CLAIM)
+            yield Problem(field=f"{field}.resourceClaims", message=_NO_CLAIM)
     volumes = by("name", parts(spec, "volumes"))
     yield from _volumes(by("name", parts(template.built, "spec", "volumes")), volumes, field)
     for kind in CONTAINER_KINDS:
@@ -261,6 +280,6 @@ def _volumes(
         if merged.get(name) != built[name]:
             why = _OWN_VOLUMES[name]
             yield Problem(
-                f"{field}.volumes",
-                f"the volume {name} must stay as it is: {why}; give yours another name.",
+                field=f"{field}.volumes",
+                message=f"the volume {name} must stay as it is: {why}; give yours another name.",
             )

@@ -53,7 +53,7 @@ def graph_cost(captured: Captured) -> GraphCost:
     return GraphCost(memory_bytes, least_seconds, most_seconds)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEstimate:
     """Bytes per GPU. None: unknown."""
 

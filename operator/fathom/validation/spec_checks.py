@@ -40,15 +40,15 @@ def creation_rules(candidate: Candidate) -> Iterator[Problem]:
     """Rules that hold for new resources, and that a CRD cannot hold for all that are stored."""
     for rule in CREATION_RULES:
         if not rule.holds(candidate.resource.metadata.name, candidate.spec):
-            yield Problem(rule.field, rule.message)
+            yield Problem(field=rule.field, message=rule.message)
 
 
 def version(candidate: Candidate) -> Iterator[Problem]:
     stated = candidate.spec.engine.version
     if stated and parsed_version(stated) is None:
         yield Problem(
-            "spec.engine.version",
-            f"{stated!r} is not a version: write vLLM's, such as 0.32.0.",
+            field="spec.engine.version",
+            message=f"{stated!r} is not a version: write vLLM's, such as 0.32.0.",
         )
 
 
@@ -57,19 +57,19 @@ def model_names(candidate: Candidate) -> Iterator[Problem]:
     for field, name in (("model.id", spec.model.id), ("draft.id", spec.draft.id)):
         if name and not is_model_name(name):
             yield Problem(
-                f"spec.{field}",
-                "this is neither a Hugging Face id (organisation/name) nor an absolute path in the "
-                "pod: write one of them, without hf:// and the like. What lies in a claim has a "
-                "path once cache.claimName or podTemplate mounts it.",
+                field=f"spec.{field}",
+                message="this is neither a Hugging Face id (organisation/name) nor an absolute "
+                "path in the pod: write one of them, without hf:// and the like. What lies in a "
+                "claim has a path once cache.claimName or podTemplate mounts it.",
             )
 
 
 def prometheus_labels(candidate: Candidate) -> Iterator[Problem]:
     for label in bad_label_names(candidate.spec.metrics.prometheus_labels):
         yield Problem(
-            "spec.metrics.prometheusLabels",
-            f"{label!r} is no label of a Prometheus: write letters, digits and _, with no digit at "
-            "its beginning.",
+            field="spec.metrics.prometheusLabels",
+            message=f"{label!r} is no label of a Prometheus: write letters, digits and _, with no "
+            "digit at its beginning.",
         )
 
 
@@ -78,13 +78,13 @@ def variable_names(candidate: Candidate) -> Iterator[Problem]:
     for index, variable in enumerate(candidate.spec.engine.env):
         name = variable.name
         if name.startswith(OWN_PREFIX):
-            yield Problem(f"spec.engine.env[{index}]", own_variable_sentence(name))
+            yield Problem(field=f"spec.engine.env[{index}]", message=own_variable_sentence(name))
         if "=" in name or not (name.isascii() and name.isprintable()):
             # What stands there is not repeated: it may well be a secret.
             yield Problem(
-                f"spec.engine.env[{index}].name",
-                "the name of a variable has no = and printable ASCII only: what it is to hold "
-                "goes into value.",
+                field=f"spec.engine.env[{index}].name",
+                message="the name of a variable has no = and printable ASCII only: what it is to "
+                "hold goes into value.",
             )
 
 
@@ -92,7 +92,7 @@ def draft_fits(candidate: Candidate) -> Iterator[Problem]:
     """What is known of target and draft: `fathom.validation.models` judges them."""
     verdict = candidate.verdict
     if verdict.refused:
-        yield Problem(verdict.field, verdict.message)
+        yield Problem(field=verdict.field, message=verdict.message)
 
 
 def plain_secrets(candidate: Candidate) -> Iterator[Problem]:
@@ -126,14 +126,16 @@ def _in_overlay(field: str, overlay: dict[str, JsonValue]) -> Iterator[Problem]:
 def _secret_variable(where: str, name: str, value: str) -> Iterator[Problem]:
     # `$(NAME)` is what another variable holds, which may well come from a Secret.
     if value and "$(" not in value and (instead := _SECRET_VARIABLES.get(name)):
-        yield Problem(where, f"{name} stands here for all to read who may read pods: {instead}.")
+        yield Problem(
+            field=where, message=f"{name} stands here for all to read who may read pods: {instead}."
+        )
 
 
 def _token(where: str) -> Problem:
     return Problem(
-        where,
-        "a Hugging Face token stands here for all to read who may read pods: revoke it, and "
-        f"{_FROM_FIELD.replace('put it', 'put a new one')}.",
+        field=where,
+        message="a Hugging Face token stands here for all to read who may read pods: revoke it, "
+        f"and {_FROM_FIELD.replace('put it', 'put a new one')}.",
     )
 
 

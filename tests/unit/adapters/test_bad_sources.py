@@ -70,7 +70,9 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def at(server: BadServer, *names: str) -> list[PodEndpoint]:
-    return [PodEndpoint("llm", name, "127.0.0.1", server.port) for name in names]
+    return [
+        PodEndpoint(namespace="llm", pod=name, ip="127.0.0.1", port=server.port) for name in names
+    ]
 
 
 def why(sample: Sample) -> str:

@@ -43,7 +43,9 @@ class Engine:
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Ends what hangs."""
     asked: list[dict[str, Any]] = field(default_factory=list)
-    pod: PodEndpoint = field(default_factory=lambda: PodEndpoint("llm", "pod-a", "", 0))
+    pod: PodEndpoint = field(
+        default_factory=lambda: PodEndpoint(namespace="llm", pod="pod-a", ip="", port=0)
+    )
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(await request.json())
@@ -62,7 +64,9 @@ async def engine() -> AsyncIterator[Engine]:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.pod = PodEndpoint("llm", "pod-a", "127.0.0.1", int(runner.addresses[0][1]))
+    made.pod = PodEndpoint(
+        namespace="llm", pod="pod-a", ip="127.0.0.1", port=int(runner.addresses[0][1])
+    )
     yield made
     made.over.set()
     await runner.cleanup()
@@ -89,7 +93,7 @@ async def test_a_greedy_completion_with_its_tokens(
 ) -> None:
     found = await asked(engine, session)
 
-    assert found == Completion((11, 12), " is lighter", (1, 2, 3))
+    assert found == Completion(token_ids=(11, 12), text=" is lighter", prompt_token_ids=(1, 2, 3))
     assert engine.asked == [
         {
             "model": "kimi",
@@ -127,7 +131,7 @@ async def test_an_engine_that_tells_no_prompt_tokens(
 ) -> None:
     engine.answer = {"choices": [{"text": "x", "token_ids": [4]}]}
 
-    assert await asked(engine, session) == Completion((4,), "x")
+    assert await asked(engine, session) == Completion(token_ids=(4,), text="x")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +184,7 @@ async def test_an_engine_that_hangs_is_left(engine: Engine, session: aiohttp.Cli
 
 
 async def test_an_engine_that_is_gone(engine: Engine, session: aiohttp.ClientSession) -> None:
-    engine.pod = PodEndpoint("llm", "pod-a", "127.0.0.1", 1)
+    engine.pod = PodEndpoint(namespace="llm", pod="pod-a", ip="127.0.0.1", port=1)
 
     found = await asked(engine, session)
 

@@ -54,7 +54,10 @@ def patient(
 
 
 def at(server: BadServer, resource: str, count: int) -> list[PodEndpoint]:
-    return [PodEndpoint("llm", f"{resource}-{i}", "127.0.0.1", server.port) for i in range(count)]
+    return [
+        PodEndpoint(namespace="llm", pod=f"{resource}-{i}", ip="127.0.0.1", port=server.port)
+        for i in range(count)
+    ]
 
 
 async def test_a_resource_with_hanging_pods_holds_up_no_other(
@@ -227,13 +230,15 @@ async def test_a_connection_that_does_not_come_about_is_given_up_before_the_answ
     """As where a NetworkPolicy drops what is sent to a pod."""
     with ExitStack() as sockets:
         full = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        place = full.getsockname()
+        host, port = place = full.getsockname()
         for _ in range(4):  # no more are let in than one or two
             waiting = sockets.enter_context(socket.socket())
             waiting.settimeout(0)
             waiting.connect_ex(place)
         source = PodMetrics(session, SystemClock(), timeout_s=GUARD_S, connect_s=0.2)
-        sample = await source.sample([PodEndpoint("llm", "dropped", *place)])
+        sample = await source.sample(
+            [PodEndpoint(namespace="llm", pod="dropped", ip=host, port=port)]
+        )
 
     (failure,) = sample.failures
     assert failure.cause == (

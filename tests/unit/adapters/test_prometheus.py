@@ -188,7 +188,7 @@ async def asked(
 ) -> tuple[Sample, list[dict[str, str]]]:
     """What is read of these pods, and the parameters of every question that it took."""
     async with answering(answer) as server, http_session(4) as session:
-        pods = [PodEndpoint("llm", name, ip, 1) for name in names]
+        pods = [PodEndpoint(namespace="llm", pod=name, ip=ip, port=1) for name in names]
         sample = await PrometheusMetrics(session, server.url, labels=labels).sample(pods)
     return sample, [dict(parse_qsl(urlsplit(each).query)) for each in server.asked]
 

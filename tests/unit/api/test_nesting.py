@@ -26,7 +26,7 @@ def test_what_nobody_can_walk_is_refused_at_its_field(depth: int, *, lists: bool
     document = manifest({"podTemplate": {"spec": nested(depth, lists=lists)}})
 
     assert parse(document) == (
-        Problem("spec.podTemplate", "nested more than 100 deep: no pod template is."),
+        Problem(field="spec.podTemplate", message="nested more than 100 deep: no pod template is."),
     )
 
 

@@ -36,7 +36,7 @@ class Scene:
 
     @property
     def cluster(self) -> BenchCluster:
-        return BenchCluster(self.kube, self, self.clock, self.pause)
+        return BenchCluster(kube=self.kube, logs=self, clock=self.clock, pause=self.pause)
 
     async def read(self, namespace: str, pod: str, container: str) -> str:
         assert (namespace, pod, container) == ("llm", "kimi-bench-x", "vllm")

@@ -89,7 +89,9 @@ def test_without_traffic_there_is_nothing_to_advise() -> None:
 
 def lines(fleet: Fleet, **changes: object) -> list[str]:
     status = SpeculativeDeploymentStatus.model_validate({"engine": {"actuation": "Live"}})
-    live = LiveResource(resource(changes), status, fleet.document, fleet.state)
+    live = LiveResource(
+        resource=resource(changes), status=status, document=fleet.document, state=fleet.state
+    )
     return list(advice_lines(resource(changes), live, fleet.now_s))
 
 

@@ -40,7 +40,14 @@ def ran(bucket: int, depth: int, step_seconds: float, busy_seconds: float) -> Po
     steps = busy_seconds / step_seconds
     cell = Cell(bucket, depth, StepKind.DECODE)
     counts = CellCounts(steps, busy_seconds, steps * bucket, steps * bucket)
-    return PodDelta("pod-0", NOW_S - 30, NOW_S, EngineCounts(), {cell: counts}, {})
+    return PodDelta(
+        pod="pod-0",
+        from_s=NOW_S - 30,
+        to_s=NOW_S,
+        engine=EngineCounts(),
+        cells={cell: counts},
+        drafts={},
+    )
 
 
 WINDOWS = (
@@ -128,7 +135,7 @@ def test_where_drafts_are_cut_the_context_is_told_that_their_cost_should_be_meas
 
 
 def test_pods_that_are_tuned_apart_are_explained_apart() -> None:
-    cohort = Cohort("", ("kimi-0",), (DepthRange(1, 16, 1),), STATE)
+    cohort = Cohort(device="", pods=("kimi-0",), schedule=(DepthRange(1, 16, 1),), state=STATE)
     found = explain(replace(STATE, cohorts=(cohort,)), FOUR, DOCUMENT, NOW_S)
 
     ((whom, apart),) = found.apart

@@ -102,13 +102,24 @@ async def test_the_request_is_an_annotation_and_the_answer_carries_its_id() -> N
 
 
 async def test_what_the_operator_is_at_is_told_once() -> None:
-    held = QualityCheck("one", 0.0, "pod-a", "pod-b", 5)
+    held = QualityCheck(
+        request_id="one", since_s=0.0, reference="pod-a", speculating="pod-b", depth=5
+    )
 
     def operator(wait: Wait) -> None:
         if wait.seconds == 2:
             wait.keep(held)
         if wait.seconds == 4:
-            wait.keep(QualityCheck("one", 0.0, "pod-a", "pod-b", 5, asking=True))
+            wait.keep(
+                QualityCheck(
+                    request_id="one",
+                    since_s=0.0,
+                    reference="pod-a",
+                    speculating="pod-b",
+                    depth=5,
+                    asking=True,
+                )
+            )
         if wait.seconds == 6:
             wait.edit(status={"quality": LOSSLESS})
 

@@ -14,7 +14,12 @@ NOT_LIVE = {"engine.image": "ghcr.io/llm-d/llm-d-cuda:v0.32.0"}
 
 def told(engine: EngineStatus) -> str:
     sd = resource(NOT_LIVE)
-    live = LiveResource(sd, SpeculativeDeploymentStatus(engine=engine), None, TuningState())
+    live = LiveResource(
+        resource=sd,
+        status=SpeculativeDeploymentStatus(engine=engine),
+        document=None,
+        state=TuningState(),
+    )
     return "\n".join(shown(part, width=300) for part in live_view(sd, live, NOW_S))
 
 

@@ -27,7 +27,13 @@ def on_the_grid(depths: tuple[int, ...], ceiling: int) -> Graphs:
 
 
 def graphs(depths: tuple[int, ...], sizes: tuple[int, ...]) -> Graphs:
-    return Graphs(GraphMode.FULL_AND_PIECEWISE, sizes, MAX_NUM_SEQS, frozenset(depths), max(depths))
+    return Graphs(
+        mode=GraphMode.FULL_AND_PIECEWISE,
+        sizes=sizes,
+        max_num_seqs=MAX_NUM_SEQS,
+        depths=frozenset(depths),
+        deepest=max(depths),
+    )
 
 
 def missed(found: Graphs, depth: int) -> int:
@@ -90,7 +96,14 @@ def test_nothing_strays_on_the_grid_or_at_one_depth() -> None:
 
 def test_with_adaptive_verification_one_graph_takes_any_length() -> None:
     sizes = (8, 16, 64)
-    found = Graphs(GraphMode.FULL_AND_PIECEWISE, sizes, 8, frozenset({0, 1, 7}), 7, any_length=True)
+    found = Graphs(
+        mode=GraphMode.FULL_AND_PIECEWISE,
+        sizes=sizes,
+        max_num_seqs=8,
+        depths=frozenset({0, 1, 7}),
+        deepest=7,
+        any_length=True,
+    )
     assert found.replayed(3, 4) is Replayed.FULL
     assert found.captured.target_full == len(sizes)
 
@@ -98,12 +111,24 @@ def test_with_adaptive_verification_one_graph_takes_any_length() -> None:
 @pytest.mark.parametrize(
     ("mode", "captured"),
     [
-        (GraphMode.NONE, Captured(0, 0, 0, 0)),
-        (GraphMode.PIECEWISE, Captured(0, 2, 0, 2)),
-        (GraphMode.FULL, Captured(2, 0, 4, 0)),
-        (GraphMode.FULL_DECODE_ONLY, Captured(2, 0, 4, 0)),
+        (
+            GraphMode.NONE,
+            Captured(target_full=0, target_piecewise=0, draft_full=0, draft_piecewise=0),
+        ),
+        (
+            GraphMode.PIECEWISE,
+            Captured(target_full=0, target_piecewise=2, draft_full=0, draft_piecewise=2),
+        ),
+        (
+            GraphMode.FULL,
+            Captured(target_full=2, target_piecewise=0, draft_full=4, draft_piecewise=0),
+        ),
+        (
+            GraphMode.FULL_DECODE_ONLY,
+            Captured(target_full=2, target_piecewise=0, draft_full=4, draft_piecewise=0),
+        ),
     ],
 )
 def test_the_mode_says_what_is_captured(mode: GraphMode, captured: Captured) -> None:
-    found = Graphs(mode, (4, 8), 8, frozenset({3}), 3)
+    found = Graphs(mode=mode, sizes=(4, 8), max_num_seqs=8, depths=frozenset({3}), deepest=3)
     assert found.captured == captured

@@ -119,4 +119,10 @@ def test_every_step_within_reach_has_its_full_graph(
 
 
 def _graphs(depths: tuple[int, ...], sizes: tuple[int, ...], max_num_seqs: int) -> Graphs:
-    return Graphs(GraphMode.FULL_AND_PIECEWISE, sizes, max_num_seqs, frozenset(depths), max(depths))
+    return Graphs(
+        mode=GraphMode.FULL_AND_PIECEWISE,
+        sizes=sizes,
+        max_num_seqs=max_num_seqs,
+        depths=frozenset(depths),
+        deepest=max(depths),
+    )

@@ -4,7 +4,14 @@ from fathom.page.history import MOST_LINES, HistoryPoint, charts_of
 
 
 def point(at_s: float, depths: list[int], speed: float = 800.0) -> HistoryPoint:
-    return HistoryPoint(at_s, speed, 4.0, 3.14159, nan, bytes(depths))
+    return HistoryPoint(
+        at_s=at_s,
+        tokens_per_second=speed,
+        mean_batch=4.0,
+        acceptance_length=3.14159,
+        gain_percent=nan,
+        depths=bytes(depths),
+    )
 
 
 def test_batches_that_always_had_the_same_depth_are_one_line() -> None:

@@ -120,7 +120,7 @@ def test_rollout_comparison_and_quality_are_told_as_they_are_judged() -> None:
 
 
 def test_a_refused_spec_and_a_static_one_say_why_there_is_no_surface() -> None:
-    refused = replace(SUBJECT, resource=(Problem("spec.model", "is missing."),))
+    refused = replace(SUBJECT, resource=(Problem(field="spec.model", message="is missing."),))
     static = replace(SUBJECT, resource=resource({**EAGER, "speculation.tuning.mode": "Static"}))
     fresh = replace(SUBJECT, state=TuningState())
 

@@ -27,7 +27,7 @@ from fathom.quality.comparison import (
 
 START_S = 1_800_000_000.0
 SCHEDULE = (DepthRange(1, 4, 5), DepthRange(5, 16, 2))
-TWO = (Replica("pod-a", "r1"), Replica("pod-b", "r1"))
+TWO = (Replica(name="pod-a", revision="r1"), Replica(name="pod-b", revision="r1"))
 ONE = TWO[:1]
 
 Engine = Callable[[str, int, CompletionRequest], Completion]
@@ -36,9 +36,11 @@ Engine = Callable[[str, int, CompletionRequest], Completion]
 def honest(_pod: str, _depth: int, request: CompletionRequest) -> Completion:
     """The same words at any depth; the first token of a prompt is its number."""
     if request.likeliest:
-        return Completion((1,), "", logprobs={1: -0.5, 2: -0.6})
+        return Completion(token_ids=(1,), text="", logprobs={1: -0.5, 2: -0.6})
     ids = tuple(range(100, 100 + request.most_tokens))
-    return Completion(ids, " one two three", prompt_token_ids=(PROMPTS.index(_text(request)), 0))
+    return Completion(
+        token_ids=ids, text=" one two three", prompt_token_ids=(PROMPTS.index(_text(request)), 0)
+    )
 
 
 def _text(request: CompletionRequest) -> str:
@@ -53,7 +55,7 @@ def lying(*prompts: int, at: int = 10, gap: float = 3.0) -> Engine:
         if request.likeliest:
             assert depth == 0
             assert request.prompt[1:] == (0, *range(100, 100 + at))
-            return Completion((110,), "", logprobs={110: -0.1, 7: -0.1 - gap})
+            return Completion(token_ids=(110,), text="", logprobs={110: -0.1, 7: -0.1 - gap})
         found = honest(pod, depth, request)
         if depth == 0 or PROMPTS.index(_text(request)) not in prompts:
             return found
@@ -82,7 +84,9 @@ class Stage:
     def fleet(self) -> QualityFleet:
         generation = self.document.generation if self.document and self.obeys else 1
         replicas = tuple(replace(each, generation=generation) for each in self.replicas)
-        return QualityFleet(self.now_s, replicas, self.document, self.refusal)
+        return QualityFleet(
+            now_s=self.now_s, replicas=replicas, document=self.document, refusal=self.refusal
+        )
 
     def begin(self) -> QualityCheck:
         return self.obey(begun("one", self.fleet))
@@ -210,7 +214,7 @@ def test_an_engine_that_tells_no_prompt_tokens_is_not_asked_for_a_gap() -> None:
 
 
 def test_no_token_at_all_is_no_result() -> None:
-    check = Stage(TWO, lambda *_: Completion((), "")).run()
+    check = Stage(TWO, lambda *_: Completion(token_ids=(), text="")).run()
 
     assert check.result is not None
     assert check.result.result is QualityResult.NOT_CHECKED
@@ -224,10 +228,10 @@ def test_no_token_at_all_is_no_result() -> None:
     ("replicas", "expected"),
     [
         (TWO, Chosen("pod-a", "pod-b", 5)),
-        ((*TWO, Replica("pod-0", "r1", pinned=True)), Chosen("pod-a", "pod-b", 5)),
-        ((*TWO, Replica("pod-0", "r1", live=False)), Chosen("pod-a", "pod-b", 5)),
-        ((Replica("pod-0", "r0"), *TWO), Chosen("pod-a", "pod-b", 5)),
-        ((Replica("pod-0", "r0"), ONE[0]), Chosen("pod-0", "pod-0", 5)),
+        ((*TWO, Replica(name="pod-0", revision="r1", pinned=True)), Chosen("pod-a", "pod-b", 5)),
+        ((*TWO, Replica(name="pod-0", revision="r1", live=False)), Chosen("pod-a", "pod-b", 5)),
+        ((Replica(name="pod-0", revision="r0"), *TWO), Chosen("pod-a", "pod-b", 5)),
+        ((Replica(name="pod-0", revision="r0"), ONE[0]), Chosen("pod-0", "pod-0", 5)),
     ],
     ids=["two", "one pinned", "one without live depth", "one of another revision", "no two alike"],
 )
@@ -238,7 +242,7 @@ def test_two_of_a_revision_that_nobody_holds(
 
 
 def test_a_probe_is_left_alone_where_there_is_another_replica() -> None:
-    stage = Stage((*TWO, Replica("pod-c", "r1")))
+    stage = Stage((*TWO, Replica(name="pod-c", revision="r1")))
     stage.document = DepthDocument(7, SCHEDULE, {"pod-a": flat(3, 16)})
 
     assert chosen(stage.fleet) == Chosen("pod-b", "pod-c", 5)
@@ -248,7 +252,7 @@ def test_a_probe_is_left_alone_where_there_is_another_replica() -> None:
     ("stage", "why"),
     [
         (Stage(()), "No replica is ready"),
-        (Stage((Replica("pod-a", pinned=True),)), "Of 1 ready replica none can be held"),
+        (Stage((Replica(name="pod-a", pinned=True),)), "Of 1 ready replica none can be held"),
         (Stage(refusal="Mode Static: so."), "Mode Static: so."),
         (Stage(document=None), "No depth document was written yet."),
         (Stage(document=DepthDocument(1, flat(0, 16))), "Depth is 0 at every batch"),

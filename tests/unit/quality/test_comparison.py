@@ -16,7 +16,7 @@ from fathom.quality.comparison import (
 
 
 def said(*token_ids: int, text: str = "") -> Completion:
-    return Completion(token_ids, text, prompt_token_ids=(7, 8))
+    return Completion(token_ids=token_ids, text=text, prompt_token_ids=(7, 8))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_the_gap_is_asked_where_they_parted() -> None:
 def test_the_gap_is_between_the_two_candidates(
     logprobs: dict[int, float], gap: float | None
 ) -> None:
-    again = Completion((3,), "", logprobs=logprobs)
+    again = Completion(token_ids=(3,), text="", logprobs=logprobs)
 
     found = gap_nats(Difference(0, 2), said(1, 2, 3), said(1, 2, 9), again)
 
@@ -77,7 +77,7 @@ def test_the_gap_is_between_the_two_candidates(
 
 
 def test_an_end_has_no_gap() -> None:
-    again = Completion((3,), "", logprobs={3: -0.1})
+    again = Completion(token_ids=(3,), text="", logprobs={3: -0.1})
 
     assert gap_nats(Difference(0, 2), said(1, 2, 3), said(1, 2), again) is None
 

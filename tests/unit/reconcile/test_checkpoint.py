@@ -27,17 +27,19 @@ ROLLOUT = Rollout(
     reason=Reason.CANARY_BAKING,
     message="watched.",
     why="image: one became another",
-    watch=CanaryWatch("kimi-b-1", ready_since_s=2.5, restarts=1),
+    watch=CanaryWatch(pod="kimi-b-1", ready_since_s=2.5, restarts=1),
     evidence=CanaryEvidence(
-        BakeTotals(1, 2, 3, 4, ((0.1, 1.0), (inf, 2.0))),
-        BakeTotals(),
-        CanaryContrast(1, 2, 4, 0.5, 0.25),
-        CanaryContrast(2, 3, 5, 0.1, 0.02),
+        canary=BakeTotals(
+            tokens=1, finished=2, failed=3, preemptions=4, tpot=((0.1, 1.0), (inf, 2.0))
+        ),
+        stable=BakeTotals(),
+        speed=CanaryContrast(windows=1, weight=2, weight2=4, total=0.5, squares=0.25),
+        tpot_tail=CanaryContrast(windows=2, weight=3, weight2=5, total=0.1, squares=0.02),
         looks=1,
     ),
     retry="1",
     arm=True,
-    compared=ArmComparison(Compared.FASTER, 3.5, mean=0.1, error=0.01, remark="But."),
+    compared=ArmComparison(found=Compared.FASTER, at_s=3.5, mean=0.1, error=0.01, remark="But."),
 )
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 WEIGHTS = {"digest": Fetched((("draft", COMMIT), ("model", COMMIT)), 1 << 40)}
@@ -51,7 +53,8 @@ CHECKPOINT = Checkpoint(
     weights=WEIGHTS,
     models={
         ModelRef("org/a", "v1"): ModelFacts(
-            ModelConfig(("LlamaForCausalLM",), hidden_size=64), weights=Weights(5, has_d2t=False)
+            config=ModelConfig(architectures=("LlamaForCausalLM",), hidden_size=64),
+            weights=Weights(5, has_d2t=False),
         )
     },
     seen=SeenGeneration("uid", 3),
@@ -132,7 +135,7 @@ def test_what_was_only_seen_can_wait_and_a_step_cannot() -> None:
         {"stage": Stage.PROMOTED},
         {"paused_at_s": 3.0},
         {"arm": False},
-        {"compared": ArmComparison(Compared.CANNOT_TELL, 3.5)},
+        {"compared": ArmComparison(found=Compared.CANNOT_TELL, at_s=3.5)},
         {"watch": replace(ROLLOUT.watch, unready_since_s=3.0)},  # type: ignore[type-var]
     ):
         stepped = replace(ROLLOUT, **change)  # type: ignore[arg-type]

@@ -30,7 +30,9 @@ AS_IT_IS: dict[str, Any] = {
     "running": {"aaaaaaaa": StartedAs.LIVE},
     "refused": None,
 }
-REFUSED = DraftVerdict(ConditionStatus.FALSE, Reason.INCOMPATIBLE, "it does not fit.", family="")
+REFUSED = DraftVerdict(
+    status=ConditionStatus.FALSE, reason=Reason.INCOMPATIBLE, message="it does not fit.", family=""
+)
 SPANNING = {"resource": manifest({"engine.tensorParallelSize": 8, "nodePool.gpusPerNode": 4})}
 
 

@@ -32,7 +32,7 @@ def of_this_build(sd: SpeculativeDeployment, revision: str = "aaaaaaaa") -> dict
 def running(live: dict[str, Any], sd: SpeculativeDeployment) -> Running:
     model = ObservedDeployment if live["kind"] == "Deployment" else ObservedLeaderWorkerSet
     found: ObservedWorkload = model.model_validate(live)
-    return Running(found, live, wanted=sd, made_from=sd, makes=sd)
+    return Running(workload=found, live=live, wanted=sd, made_from=sd, makes=sd)
 
 
 @pytest.mark.parametrize(("changes", "kind"), KINDS)

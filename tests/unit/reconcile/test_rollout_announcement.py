@@ -20,7 +20,9 @@ def notice(changes: Mapping[str, Any], *, known: bool = True) -> str:
     checkpoint = (
         Checkpoint(good_spec=good_spec_text(before), good_revision=OLD) if known else Checkpoint()
     )
-    rollout = Rollout(NEW, OLD, Stage.SETTLING, 0.0, Reason.SETTLING)
+    rollout = Rollout(
+        revision=NEW, stable=OLD, stage=Stage.SETTLING, began_at_s=0.0, reason=Reason.SETTLING
+    )
     return rollout_announcement(resource(changes), before, checkpoint, rollout).message
 
 

@@ -15,7 +15,7 @@ from fathom.reconcile.last_status import (
 )
 
 START_S = 1_800_000_000.0
-NEVER = Said(float("-inf"))
+NEVER = Said(at_s=float("-inf"))
 
 
 def status(ready: int, **changes: object) -> SpeculativeDeploymentStatus:

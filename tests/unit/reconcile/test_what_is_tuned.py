@@ -38,7 +38,9 @@ most_new: Any = DesiredState.most_new
     ],
 )
 def test_while_a_revision_is_on_trial_the_stable_one_is_tuned(stage: Stage, revision: str) -> None:
-    rollout = Rollout("new", "old", stage, NOW_S, Reason.SETTLING)
+    rollout = Rollout(
+        revision="new", stable="old", stage=stage, began_at_s=NOW_S, reason=Reason.SETTLING
+    )
     assert tuned_revision.fget(Of(rollout=rollout, revision="carried")) == revision
 
 
@@ -57,7 +59,9 @@ def test_without_a_rollout_what_serves_is_tuned() -> None:
 def test_what_was_rolled_back_gets_no_replicas(
     stage: Stage, revision: str, most: int | None
 ) -> None:
-    rollout = Rollout("new", "old", stage, NOW_S, Reason.SETTLING)
+    rollout = Rollout(
+        revision="new", stable="old", stage=stage, began_at_s=NOW_S, reason=Reason.SETTLING
+    )
     assert most_new.fget(Of(rollout=rollout, revision=revision)) == most
 
 
@@ -142,10 +146,10 @@ def test_an_engine_with_fewer_batches_than_depths_runs_what_is_asked(tokens: int
 
 def _told(pod: ObservedPod, *, live: bool = True, **parts: Any) -> PodCounters:
     return PodCounters(
-        pod.name,
-        NOW_S,
-        NOW_S,
-        EngineCounts(),
+        pod=pod.name,
+        at_s=NOW_S,
+        started_at_s=NOW_S,
+        engine=EngineCounts(),
         live_depth=live,
         depth_generation=1,
         report=EngineReport(**parts),
@@ -241,9 +245,22 @@ def desired_of(
     rollout, beside = None, None
     if stable is not None:
         name, beside = stable
-        rollout = Rollout(revision, name, Stage.CANARY, NOW_S, Reason.SETTLING)
+        rollout = Rollout(
+            revision=revision,
+            stable=name,
+            stage=Stage.CANARY,
+            began_at_s=NOW_S,
+            reason=Reason.SETTLING,
+        )
     kept = Checkpoint(rollout=rollout)
-    return DesiredState(sd, revision, beside, kept, (), following_of(objects))
+    return DesiredState(
+        sd=sd,
+        revision=revision,
+        stable=beside,
+        checkpoint=kept,
+        events=(),
+        following=following_of(objects),
+    )
 
 
 def refusal(changes: dict[str, Any], mounted: Sequence[str]) -> tuple[Reason, str] | None:

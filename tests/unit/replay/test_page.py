@@ -111,7 +111,11 @@ def test_an_alarm_that_stands_at_the_end_is_shown_as_one(looks: list[PodCounters
     page = ReplayPage(SETTINGS)
     _, result = shown(looks[:8])
     stands = Alarm(
-        AlarmKind.DRAFT_MISMATCH, Reason.ACCEPTANCE_CLIFF, "It fell.", "Look.", 1700000100.0
+        kind=AlarmKind.DRAFT_MISMATCH,
+        reason=Reason.ACCEPTANCE_CLIFF,
+        message="It fell.",
+        recommendation="Look.",
+        since_s=1700000100.0,
     )
     over = replace(stands, since_s=1700000020.0)
     explanation = replace(result.explanation, alarms=(stands,))

@@ -89,7 +89,7 @@ async def recorder(looks: list[PodCounters]) -> AsyncIterator[tuple[Recorder, st
 
 async def fed(url: str, *, step_s: float = 1.0, save: Path | None = None) -> list[PodCounters]:
     taken: list[PodCounters] = []
-    past = Past(url, KEY, START_S, START_S + 800, step_s, save)
+    past = Past(url=url, key=KEY, from_s=START_S, to_s=START_S + 800, step_s=step_s, save=save)
     await feed_prometheus(past, taken.append, pytest.fail)
     return taken
 

@@ -13,7 +13,7 @@ def ran(pod: str, steps: dict[tuple[int, int], float]) -> PodDelta:
         Cell(bucket, depth, StepKind.DECODE): CellCounts(count, count, count, count)
         for (bucket, depth), count in steps.items()
     }
-    return PodDelta(pod, 0, 30, EngineCounts(), cells, {})
+    return PodDelta(pod=pod, from_s=0, to_s=30, engine=EngineCounts(), cells=cells, drafts={})
 
 
 def test_before_anything_ran_it_is_the_users_depth() -> None:

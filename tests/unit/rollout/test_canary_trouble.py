@@ -14,9 +14,15 @@ from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from unit.rollout.inputs import NOW_S, PATIENCE_S, deployment, given, group, pod
 
-ROLLOUT = Rollout("new", "old", Stage.CANARY, NOW_S, Reason.CANARY_STARTING)
-STARTING = CanaryWatch("canary", unready_since_s=NOW_S)
-BAKING = CanaryWatch("canary", ready_since_s=NOW_S, restarts=1)
+ROLLOUT = Rollout(
+    revision="new",
+    stable="old",
+    stage=Stage.CANARY,
+    began_at_s=NOW_S,
+    reason=Reason.CANARY_STARTING,
+)
+STARTING = CanaryWatch(pod="canary", unready_since_s=NOW_S)
+BAKING = CanaryWatch(pod="canary", ready_since_s=NOW_S, restarts=1)
 
 
 def ended(watch: CanaryWatch, canary: ObservedPod | None, seen: RolloutInput) -> Failure | None:
@@ -55,7 +61,7 @@ def test_a_sidecar_that_runs_again_is_not_why_the_engine_crashes() -> None:
 
 @pytest.mark.parametrize(("replaced", "crashed"), [(2, False), (3, True)])
 def test_a_group_may_come_back_twice(replaced: int, *, crashed: bool) -> None:
-    watch = CanaryWatch("canary", unready_since_s=NOW_S, replaced=replaced)
+    watch = CanaryWatch(pod="canary", unready_since_s=NOW_S, replaced=replaced)
     assert (ended(watch, pod(), given()) is not None) is crashed
 
 
@@ -72,7 +78,14 @@ def test_an_image_may_fail_to_be_pulled_for_ten_minutes(after_s: float, *, faile
 def obeying(
     after_s: float, generation: int, *, written_s: float = 0, live: bool = True, watch: CanaryWatch
 ) -> Failure | None:
-    counters = PodCounters("canary", NOW_S, NOW_S, EngineCounts(), live, generation)
+    counters = PodCounters(
+        pod="canary",
+        at_s=NOW_S,
+        started_at_s=NOW_S,
+        engine=EngineCounts(),
+        live_depth=live,
+        depth_generation=generation,
+    )
     seen = given(
         after_s,
         live=live,
@@ -125,8 +138,14 @@ def test_a_newer_document_does_not_begin_its_patience_anew() -> None:
 
 
 def counted(generation: int) -> PodCounters:
-    return PodCounters("canary", NOW_S, NOW_S, EngineCounts(), live_depth=True,
-                       depth_generation=generation)  # fmt: skip
+    return PodCounters(
+        pod="canary",
+        at_s=NOW_S,
+        started_at_s=NOW_S,
+        engine=EngineCounts(),
+        live_depth=True,
+        depth_generation=generation,
+    )
 
 
 def test_what_is_not_told_is_not_held_against_it() -> None:

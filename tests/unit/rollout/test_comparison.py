@@ -15,7 +15,9 @@ BAKE_S = 1200.0
 NOW_S = 1_800_000_000.0
 COMPARES = Compares.ADAPTIVE_VERIFICATION
 SERVED = CanaryEvidence(
-    BakeTotals(tokens=1e6, finished=1e3), BakeTotals(tokens=2e6, finished=2e3), looks=20
+    canary=BakeTotals(tokens=1e6, finished=1e3),
+    stable=BakeTotals(tokens=2e6, finished=2e3),
+    looks=20,
 )
 
 
@@ -101,7 +103,7 @@ def test_what_keeps_it_from_being_told_is_said(evidence: CanaryEvidence, why: st
 
 
 def test_it_is_said_in_percent_with_its_interval_and_the_edit() -> None:
-    comparison = ArmComparison(Compared.FASTER, NOW_S, mean=log1p(0.1), error=0.01)
+    comparison = ArmComparison(found=Compared.FASTER, at_s=NOW_S, mean=log1p(0.1), error=0.01)
     assert comparison.percent == "+10.0"
     assert comparison.interval_percent == "+7.8 to +12.2"
     assert str(comparison) == (
@@ -122,12 +124,16 @@ def test_it_is_said_in_percent_with_its_interval_and_the_edit() -> None:
 def test_a_replica_without_drafts_ends_with_drafts_in_all_or_in_none(
     found: Compared, edit: str
 ) -> None:
-    compared = ArmComparison(found, NOW_S, mean=-0.4, error=0.01, compares=Compares.DRAFTING)
+    compared = ArmComparison(
+        found=found, at_s=NOW_S, mean=-0.4, error=0.01, compares=Compares.DRAFTING
+    )
     assert str(compared).endswith(edit.format("spec.speculation.drafting"))
 
 
 def test_without_speeds_no_number_is_said() -> None:
-    comparison = ArmComparison(Compared.CANNOT_TELL, NOW_S, remark="It served no requests.")
+    comparison = ArmComparison(
+        found=Compared.CANNOT_TELL, at_s=NOW_S, remark="It served no requests."
+    )
     assert (comparison.percent, comparison.interval_percent) == ("", "")
     assert str(comparison).startswith("It served no requests. So far that tells nothing")
 

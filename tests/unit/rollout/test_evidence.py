@@ -25,7 +25,9 @@ def steps(count: float, *, step_s: float, per_request: float, batch: float) -> C
 def delta(
     cells: dict[Cell, CellCounts] | None = None, *, pod: str = "p", **engine: float
 ) -> PodDelta:
-    return PodDelta(pod, 0, 60, EngineCounts(**engine), cells or {}, {})
+    return PodDelta(
+        pod=pod, from_s=0, to_s=60, engine=EngineCounts(**engine), cells=cells or {}, drafts={}
+    )
 
 
 def compared(canary: PodDelta, *stable: PodDelta) -> CanaryContrast:

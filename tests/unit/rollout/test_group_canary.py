@@ -54,7 +54,13 @@ def given(now_s: float, *canary: ObservedPod) -> RolloutInput:
 
 def canary_after(*uids: str, ready: bool) -> Rollout:
     """The rollout after the canary's leader was seen with each uid, gone in between."""
-    rollout = Rollout("new", "old", Stage.CANARY, 0.0, Reason.CANARY_STARTING)
+    rollout = Rollout(
+        revision="new",
+        stable="old",
+        stage=Stage.CANARY,
+        began_at_s=0.0,
+        reason=Reason.CANARY_STARTING,
+    )
     now_s = 0.0
     for uid in uids:
         for seen in ((leader("new", uid, ready=ready),), ()):

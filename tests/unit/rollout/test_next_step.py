@@ -19,7 +19,9 @@ from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from fathom.rollout.steps import next_step
 from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, deployment, given, group, pod
 
-SETTLING = Rollout("new", "old", Stage.SETTLING, NOW_S, Reason.SETTLING)
+SETTLING = Rollout(
+    revision="new", stable="old", stage=Stage.SETTLING, began_at_s=NOW_S, reason=Reason.SETTLING
+)
 CANARY = replace(SETTLING, stage=Stage.CANARY, reason=Reason.CANARY_STARTING)
 PROMOTED = replace(SETTLING, stage=Stage.PROMOTED, reason=Reason.CANARY_AS_GOOD)
 VETOED = replace(SETTLING, stage=Stage.ROLLED_BACK, reason=Reason.CANARY_SLOWER)
@@ -220,7 +222,7 @@ def test_a_revert_is_over_at_once_and_told_unless_it_had_gone_back(
 
 
 def test_a_pause_stops_every_clock() -> None:
-    watch = CanaryWatch("canary", ready_since_s=NOW_S + 5, restarts=0, uid="uid of canary")
+    watch = CanaryWatch(pod="canary", ready_since_s=NOW_S + 5, restarts=0, uid="uid of canary")
     baking = replace(CANARY, watch=watch)
     canary = pod(ready=True)
     paused = replace(SETTINGS, paused=True)
@@ -246,14 +248,14 @@ def test_what_our_own_plan_makes_no_room_for_costs_no_patience() -> None:
 
 
 def test_a_pause_does_not_use_up_the_time_to_become_ready() -> None:
-    watch = CanaryWatch("canary", unready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch(pod="canary", unready_since_s=NOW_S, uid="uid of canary")
     held = replace(CANARY, watch=watch, paused_at_s=NOW_S + 100)
     resumed = after(held, given(600, pod()))
     assert resumed.watch == replace(watch, unready_since_s=NOW_S + 500)
 
 
 def test_a_canary_that_is_scaled_to_zero_neither_passes_nor_fails() -> None:
-    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch(pod="canary", ready_since_s=NOW_S, uid="uid of canary")
     zero = replace(SETTINGS, replicas=0)
     held = after(replace(CANARY, watch=watch), given(100, pod(ready=True), settings=zero))
     assert (held.stage, held.watch, held.paused_at_s) == (Stage.CANARY, watch, NOW_S + 100)
@@ -262,11 +264,11 @@ def test_a_canary_that_is_scaled_to_zero_neither_passes_nor_fails() -> None:
     resumed = after(held, given(90_000, pod(name="another")))
     assert (resumed.stage, resumed.paused_at_s) == (Stage.CANARY, None)
     assert resumed.watch == CanaryWatch(
-        "another", unready_since_s=NOW_S + 90_000, uid="uid of another"
+        pod="another", unready_since_s=NOW_S + 90_000, uid="uid of another"
     )
 
 
-BAKING = replace(CANARY, watch=CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary"))
+BAKING = replace(CANARY, watch=CanaryWatch(pod="canary", ready_since_s=NOW_S, uid="uid of canary"))
 
 
 @pytest.mark.parametrize("looked_after_s", [None, 0.0, 60.0])
@@ -283,13 +285,15 @@ def test_what_nobody_watched_stops_every_clock_soon_after_the_last_look(
     assert (seen(until_s).began_at_s, seen(until_s).watch) == (NOW_S, BAKING.watch)
     later = seen(until_s + 7000)
     assert (later.began_at_s, later.paused_at_s) == (NOW_S + 7000, None)
-    assert later.watch == replace(BAKING.watch or CanaryWatch(""), ready_since_s=NOW_S + 7000)
+    assert later.watch == replace(BAKING.watch or CanaryWatch(pod=""), ready_since_s=NOW_S + 7000)
 
 
 @pytest.mark.parametrize("ready_s", [None, NOW_S - 5])
 def test_and_of_its_patience_while_it_does_not_serve(ready_s: float | None) -> None:
     """Also where it did before, and whatever the bake is."""
-    watch = replace(BAKING.watch or CanaryWatch(""), ready_since_s=ready_s, unready_since_s=NOW_S)
+    watch = replace(
+        BAKING.watch or CanaryWatch(pod=""), ready_since_s=ready_s, unready_since_s=NOW_S
+    )
     waiting = replace(CANARY, watch=watch)
     settings = replace(SETTINGS, bake_s=0.0)
     for away_s in (0.0, 50.0):
@@ -308,18 +312,20 @@ def test_a_pause_is_no_absence_and_a_clock_that_is_set_back_none_either() -> Non
 
 def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
     assert after(replace(SETTLING, began_at_s=NOW_S + 9000), given()).began_at_s == NOW_S
-    ahead = CanaryWatch("canary", ready_since_s=NOW_S + 500, uid="uid of canary")
+    ahead = CanaryWatch(pod="canary", ready_since_s=NOW_S + 500, uid="uid of canary")
     found = after(replace(CANARY, began_at_s=NOW_S - 60, watch=ahead), given(0, pod(ready=True)))
     assert found.began_at_s == NOW_S - 60
     assert found.watch == replace(ahead, ready_since_s=NOW_S)
-    late = CanaryWatch("canary", unready_since_s=NOW_S + 500, uid="uid of canary")
+    late = CanaryWatch(pod="canary", unready_since_s=NOW_S + 500, uid="uid of canary")
     assert watched(late, 0, pod()).unready_since_s == NOW_S
     held = replace(CANARY, paused_at_s=NOW_S + 500, watch=replace(late, unready_since_s=NOW_S - 5))
     resumed = after(held, given(0, pod()))
     assert (resumed.began_at_s, resumed.watch) == (NOW_S, held.watch)
 
 
-COUNTED = PodDelta("p", 0, 60, EngineCounts(generation_tokens=10), {}, {})
+COUNTED = PodDelta(
+    pod="p", from_s=0, to_s=60, engine=EngineCounts(generation_tokens=10), cells={}, drafts={}
+)
 IDLE = replace(COUNTED, engine=EngineCounts())
 
 
@@ -334,7 +340,7 @@ def window() -> CanaryWindow:
 def test_what_a_cold_canary_counts_is_left_out(
     bake_s: float, after_s: float, *, counts: bool
 ) -> None:
-    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch(pod="canary", ready_since_s=NOW_S, uid="uid of canary")
     settings = replace(SETTINGS, bake_s=bake_s)
     seen = given(after_s, pod(ready=True), settings=settings, window=window())
     assert after(replace(CANARY, watch=watch), seen).evidence.looks == counts
@@ -357,14 +363,14 @@ def test_once_the_longest_bake_is_over_idle_windows_are_not_noted_for_ever(
         "unreadable": CanaryWindow((), ()),
         "busy": window(),
     }
-    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch(pod="canary", ready_since_s=NOW_S, uid="uid of canary")
     arm = replace(CANARY, watch=watch, arm=True)
     seen = given(after_s, pod(ready=True), window=windows[found], compares=COMPARES)
     assert (after(arm, seen).evidence != arm.evidence) == counts
 
 
 def test_what_one_counts_that_is_down_again_is_left_out() -> None:
-    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch(pod="canary", ready_since_s=NOW_S, uid="uid of canary")
     seen = given(600, pod(), window=window())
     assert after(replace(CANARY, watch=watch), seen).evidence.looks == 0
 
@@ -378,7 +384,7 @@ def watched(before: CanaryWatch | None, after_s: float, *pods: ObservedPod) -> C
 def test_a_canary_that_is_down_for_a_minute_bakes_on_for_one_more() -> None:
     ready = watched(None, 100, pod(ready=True, restarts=2))
     assert ready == CanaryWatch(
-        "canary", ready_since_s=NOW_S + 100, restarts=2, uid="uid of canary"
+        pod="canary", ready_since_s=NOW_S + 100, restarts=2, uid="uid of canary"
     )
     down = watched(ready, 200, pod(restarts=2))
     assert down == replace(ready, unready_since_s=NOW_S + 200)
@@ -392,7 +398,7 @@ def test_another_pod_in_its_place_bakes_anew_and_has_no_more_time_to_start() -> 
     gone = watched(ready, 200)
     assert gone == replace(ready, ready_since_s=None, unready_since_s=NOW_S + 200)
     other = watched(gone, 300, pod(name="other"))
-    assert other == CanaryWatch("other", unready_since_s=NOW_S + 200, uid="uid of other")
+    assert other == CanaryWatch(pod="other", unready_since_s=NOW_S + 200, uid="uid of other")
     assert watched(other, 400, pod(name="other", ready=True)).ready_since_s == NOW_S + 400
 
 
@@ -513,8 +519,8 @@ COMPARES = Compares.ADAPTIVE_VERIFICATION
 ARM = replace(
     CANARY,
     arm=True,
-    watch=CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary"),
-    compared=ArmComparison(Compared.FASTER, NOW_S, mean=0.1, error=0.01),
+    watch=CanaryWatch(pod="canary", ready_since_s=NOW_S, uid="uid of canary"),
+    compared=ArmComparison(found=Compared.FASTER, at_s=NOW_S, mean=0.1, error=0.01),
 )
 DAYS_S = 30 * 86400.0
 
@@ -522,7 +528,7 @@ DAYS_S = 30 * 86400.0
 def test_one_that_was_compared_stays_for_as_long_as_it_is_asked_for() -> None:
     found = after(ARM, given(DAYS_S, pod(ready=True), compares=COMPARES))
     assert (found.stage, found.compared) == (Stage.CANARY, ARM.compared)
-    moved = replace(ARM, watch=replace(ARM.watch or CanaryWatch(""), pod="gone"))
+    moved = replace(ARM, watch=replace(ARM.watch or CanaryWatch(pod=""), pod="gone"))
     assert after(moved, given(DAYS_S, pod(), compares=COMPARES)).stage is Stage.CANARY
 
 

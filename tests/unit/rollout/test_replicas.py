@@ -22,7 +22,11 @@ class Deployed:
     @property
     def fleet(self) -> Fleet:
         serves = tuple(index < self.ready for index in range(self.asked))
-        return Fleet(self.revision, serves, max(self.asked, self.pods) + self.terminating)
+        return Fleet(
+            revision=self.revision,
+            serves=serves,
+            held=max(self.asked, self.pods) + self.terminating,
+        )
 
 
 def deployed(revision: str, asked: int, ready: int) -> Fleet:
@@ -74,7 +78,9 @@ class Cluster:
 
 def serving(replicas: int, unavailable: int, surge: int, *, paused: bool = False) -> Cluster:
     """A cluster where every replica of revision `old` is ready."""
-    bounds = ReplicaBounds(replicas, unavailable, surge, paused)
+    bounds = ReplicaBounds(
+        replicas=replicas, max_unavailable=unavailable, max_surge=surge, paused=paused
+    )
     return Cluster(bounds, {"old": Deployed("old", replicas, replicas, replicas)})
 
 
@@ -95,7 +101,9 @@ def rolled(cluster: Cluster, wanted: str, steps: int = 40) -> list[tuple[int, in
 
 
 def test_a_first_revision_asks_for_everything_at_once() -> None:
-    assert replicas_by_revision("new", (), ReplicaBounds(3, 1, 0)) == {"new": 3}
+    assert replicas_by_revision(
+        "new", (), ReplicaBounds(replicas=3, max_unavailable=1, max_surge=0)
+    ) == {"new": 3}
 
 
 def test_without_a_surge_each_new_pod_waits_for_an_old_ones_gpus() -> None:
@@ -148,24 +156,30 @@ def test_a_revert_in_the_middle_only_changes_who_is_wanted() -> None:
 
 def test_pods_that_are_not_ready_go_first_and_only_as_far_as_allowed() -> None:
     fleets = (deployed("old", 4, 1),)
-    assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 0)) == {"old": 3, "new": 0}
+    assert replicas_by_revision(
+        "new", fleets, ReplicaBounds(replicas=4, max_unavailable=1, max_surge=0)
+    ) == {"old": 3, "new": 0}
 
 
 def test_of_two_old_revisions_the_one_that_serves_least_goes_first() -> None:
     fleets = (deployed("a", 2, 2), deployed("b", 1, 1), deployed("new", 1, 1))
-    assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 0)) == {"a": 2, "b": 0, "new": 1}
+    assert replicas_by_revision(
+        "new", fleets, ReplicaBounds(replicas=4, max_unavailable=1, max_surge=0)
+    ) == {"a": 2, "b": 0, "new": 1}
 
 
 def test_of_all_old_revisions_what_serves_nobody_goes_first() -> None:
     """The canary's place comes from a pod that is not ready, though `a` serves less than `b`."""
     fleets = (deployed("a", 1, 1), deployed("b", 2, 1))
-    bounds = ReplicaBounds(3, 2, 0, most_new=1)
+    bounds = ReplicaBounds(replicas=3, max_unavailable=2, max_surge=0, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"a": 1, "b": 1, "new": 0}
 
 
 def test_and_what_serves_goes_after_it_in_the_same_look() -> None:
     fleets = (deployed("a", 1, 1), deployed("b", 3, 2), deployed("new", 1, 1))
-    assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 1)) == {"a": 0, "b": 2, "new": 1}
+    assert replicas_by_revision(
+        "new", fleets, ReplicaBounds(replicas=4, max_unavailable=1, max_surge=1)
+    ) == {"a": 0, "b": 2, "new": 1}
 
 
 def test_paused_holds_everything_between_revisions() -> None:
@@ -176,7 +190,9 @@ def test_paused_holds_everything_between_revisions() -> None:
 @pytest.mark.parametrize(("replicas", "expected"), [(5, 4), (4, 3), (2, 1), (0, 0)])
 def test_paused_still_scales_what_serves(replicas: int, expected: int) -> None:
     fleets = (deployed("old", 2, 2), deployed("new", 1, 0))
-    asked = replicas_by_revision("new", fleets, ReplicaBounds(replicas, 1, 0, paused=True))
+    asked = replicas_by_revision(
+        "new", fleets, ReplicaBounds(replicas=replicas, max_unavailable=1, max_surge=0, paused=True)
+    )
     assert sum(asked.values()) == replicas
     assert asked["old"] >= expected
 
@@ -184,14 +200,18 @@ def test_paused_still_scales_what_serves(replicas: int, expected: int) -> None:
 def test_a_pause_in_the_middle_of_a_surge_costs_no_pod_that_serves() -> None:
     """One surplus pod is asked for, and it is the one that starts that gives way."""
     fleets = (deployed("old", 1, 1), deployed("new", 2, 1))
-    asked = replicas_by_revision("new", fleets, ReplicaBounds(2, 0, 1, paused=True))
+    asked = replicas_by_revision(
+        "new", fleets, ReplicaBounds(replicas=2, max_unavailable=0, max_surge=1, paused=True)
+    )
     assert asked == {"old": 1, "new": 1}
 
 
 def test_paused_groups_that_serve_stay_though_one_too_many_is_asked_for() -> None:
     """The group that starts comes before one that serves, and so cannot go alone."""
     fleets = (numbered("old", {0}, 1), numbered("new", {1}, 2))
-    asked = replicas_by_revision("new", fleets, ReplicaBounds(2, 0, 1, paused=True))
+    asked = replicas_by_revision(
+        "new", fleets, ReplicaBounds(replicas=2, max_unavailable=0, max_surge=1, paused=True)
+    )
     assert asked == {"old": 1, "new": 2}
 
 
@@ -210,13 +230,15 @@ def test_paused_a_canary_stays_while_the_others_scale(
     replicas: int, unavailable: int, surge: int, expected: dict[str, int]
 ) -> None:
     fleets = (deployed("old", 2, 2), deployed("new", 1, 1))
-    bounds = ReplicaBounds(replicas, unavailable, surge, paused=True, most_new=1)
+    bounds = ReplicaBounds(
+        replicas=replicas, max_unavailable=unavailable, max_surge=surge, paused=True, most_new=1
+    )
     assert replicas_by_revision("new", fleets, bounds) == expected
 
 
 def test_paused_nobody_makes_room_for_a_canary_that_has_not_come() -> None:
     fleets = (deployed("old", 2, 2), deployed("new", 0, 0))
-    bounds = ReplicaBounds(2, 1, 0, paused=True, most_new=1)
+    bounds = ReplicaBounds(replicas=2, max_unavailable=1, max_surge=0, paused=True, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"old": 2, "new": 0}
 
 
@@ -228,7 +250,9 @@ def test_paused_nobody_serves_less_than_asked(
     revisions: list[tuple[int, int]], replicas: int
 ) -> None:
     fleets = [deployed(f"r{index}", asked, ready) for index, (asked, ready) in enumerate(revisions)]
-    asked = replicas_by_revision("r0", fleets, ReplicaBounds(replicas, 1, 1, paused=True))
+    asked = replicas_by_revision(
+        "r0", fleets, ReplicaBounds(replicas=replicas, max_unavailable=1, max_surge=1, paused=True)
+    )
     before = sum(fleet.serving for fleet in fleets)
     after = sum(fleet.serving_at(asked[fleet.revision]) for fleet in fleets)
     assert after >= min(before, replicas)
@@ -237,7 +261,9 @@ def test_paused_nobody_serves_less_than_asked(
 
 def test_scaling_up_in_the_middle_grows_the_new_revision() -> None:
     fleets = (deployed("old", 1, 1), deployed("new", 1, 1))
-    assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 0)) == {"old": 1, "new": 3}
+    assert replicas_by_revision(
+        "new", fleets, ReplicaBounds(replicas=4, max_unavailable=1, max_surge=0)
+    ) == {"old": 1, "new": 3}
 
 
 @given(st.integers(0, 6), st.integers(0, 3), st.integers(0, 3))
@@ -295,19 +321,26 @@ def test_the_trial_of_a_single_replica_takes_its_place() -> None:
 def test_on_trial_it_is_the_others_that_scale(replicas: int, expected: dict[str, int]) -> None:
     fleets = (deployed("old", 2, 2), deployed("new", 1, 1))
     assert (
-        replicas_by_revision("new", fleets, ReplicaBounds(replicas, 1, 0, most_new=1)) == expected
+        replicas_by_revision(
+            "new",
+            fleets,
+            ReplicaBounds(replicas=replicas, max_unavailable=1, max_surge=0, most_new=1),
+        )
+        == expected
     )
 
 
 def test_on_trial_the_others_come_back_before_the_canary_comes() -> None:
     fleets = (deployed("old", 1, 1), deployed("new", 0, 0))
-    bounds = ReplicaBounds(3, 1, 0, most_new=1)
+    bounds = ReplicaBounds(replicas=3, max_unavailable=1, max_surge=0, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"old": 2, "new": 0}
 
 
 def test_a_canary_that_is_superseded_goes_before_what_serves() -> None:
     fleets = (deployed("old", 2, 2), deployed("canary", 1, 0))
-    assert replicas_by_revision("new", fleets, ReplicaBounds(3, 1, 0, most_new=1)) == {
+    assert replicas_by_revision(
+        "new", fleets, ReplicaBounds(replicas=3, max_unavailable=1, max_surge=0, most_new=1)
+    ) == {
         "old": 2,
         "canary": 0,
         "new": 0,
@@ -317,7 +350,7 @@ def test_a_canary_that_is_superseded_goes_before_what_serves() -> None:
 @pytest.mark.parametrize("old_asked", [2, 3])
 def test_a_canary_that_is_over_goes_once_the_others_can_spare_it(old_asked: int) -> None:
     """As where one of the others was drained while it baked, and what it was tried for is lost."""
-    bounds = ReplicaBounds(3, 1, 0, most_new=0)
+    bounds = ReplicaBounds(replicas=3, max_unavailable=1, max_surge=0, most_new=0)
     short = (deployed("old", old_asked, 1), deployed("new", 1, 1))
     assert replicas_by_revision("new", short, bounds) == {"old": old_asked, "new": 1}
     enough = (deployed("old", old_asked, 2), deployed("new", 1, 1))
@@ -332,7 +365,7 @@ def test_scaled_to_one_a_canary_that_is_there_keeps_one_beside_it(
     ready: int, *, paused: bool
 ) -> None:
     fleets = (deployed("old", 2, 2), deployed("new", 1, ready))
-    bounds = ReplicaBounds(1, 1, 0, paused=paused, most_new=1)
+    bounds = ReplicaBounds(replicas=1, max_unavailable=1, max_surge=0, paused=paused, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"old": 1, "new": 1}
     gone = (deployed("old", 0, 0), deployed("new", 1, ready))
     assert replicas_by_revision("new", gone, bounds) == {"old": 0, "new": 1}
@@ -365,25 +398,33 @@ def test_scaled_to_one_past_the_trial_the_last_that_serves_waits_for_another() -
 def test_a_surge_does_not_wait_for_what_the_room_was_made_for() -> None:
     """Within N + S, U says whether all may be missing: the new pod may need the old one's node."""
     fleets = (deployed("old", 1, 1), deployed("new", 1, 0))
-    asked = replicas_by_revision("new", fleets, ReplicaBounds(1, 1, 1))
+    asked = replicas_by_revision(
+        "new", fleets, ReplicaBounds(replicas=1, max_unavailable=1, max_surge=1)
+    )
     assert asked == {"old": 0, "new": 1}
 
 
 def numbered(revision: str, ready: set[int], asked: int) -> Fleet:
     """Groups of one set, of which the last ones go first."""
-    return Fleet(revision, tuple(index in ready for index in range(asked)), asked)
+    return Fleet(
+        revision=revision, serves=tuple(index in ready for index in range(asked)), held=asked
+    )
 
 
 def test_a_group_that_serves_is_not_taken_for_an_idle_one_before_it() -> None:
     """Of 0, 1 and 2 only 0 is down: to shrink by one is to take 2, which serves."""
     new = deployed("new", 0, 0)
     idle_first = numbered("old", {1, 2}, 3)
-    assert replicas_by_revision("new", (idle_first, new), ReplicaBounds(3, 1, 0)) == {
+    assert replicas_by_revision(
+        "new", (idle_first, new), ReplicaBounds(replicas=3, max_unavailable=1, max_surge=0)
+    ) == {
         "old": 3,
         "new": 0,
     }
     idle_last = numbered("old", {0, 1}, 3)
-    assert replicas_by_revision("new", (idle_last, new), ReplicaBounds(3, 1, 0)) == {
+    assert replicas_by_revision(
+        "new", (idle_last, new), ReplicaBounds(replicas=3, max_unavailable=1, max_surge=0)
+    ) == {
         "old": 2,
         "new": 0,
     }
@@ -392,7 +433,7 @@ def test_a_group_that_serves_is_not_taken_for_an_idle_one_before_it() -> None:
 def test_an_idle_group_that_cannot_go_costs_no_pod_that_serves() -> None:
     """Group 0 of `b` is down and the last to go: what may go beside it is one pod, not two."""
     fleets = (deployed("a", 2, 2), numbered("b", {1, 2}, 3), deployed("new", 0, 0))
-    bounds = ReplicaBounds(4, 1, 0)
+    bounds = ReplicaBounds(replicas=4, max_unavailable=1, max_surge=0)
     assert replicas_by_revision("new", fleets, bounds) == {"a": 1, "b": 3, "new": 0}
 
 
@@ -411,7 +452,9 @@ def test_groups_that_go_with_fewer_replicas_are_not_counted_on(
     old: Fleet, new: Fleet, replicas: int, left: int
 ) -> None:
     """The wanted revision is cut, too, and its last groups, which serve, are the first to go."""
-    asked = replicas_by_revision("new", (old, new), ReplicaBounds(replicas, 1, 0))
+    asked = replicas_by_revision(
+        "new", (old, new), ReplicaBounds(replicas=replicas, max_unavailable=1, max_surge=0)
+    )
     assert asked == {"old": left, "new": replicas}
 
 
@@ -427,7 +470,7 @@ def test_groups_keep_what_must_serve_whatever_changes(
     surge: int,
 ) -> None:
     fleets = (numbered("old", *old), numbered("new", *new))
-    bounds = ReplicaBounds(replicas, unavailable, surge)
+    bounds = ReplicaBounds(replicas=replicas, max_unavailable=unavailable, max_surge=surge)
     asked = replicas_by_revision("new", fleets, bounds)
     of_new = sum(index < asked["new"] for index in new[0])
     left = of_new + sum(index < asked["old"] for index in old[0])
@@ -440,7 +483,7 @@ def test_shrinking_groups_keeps_what_must_serve(
 ) -> None:
     old = numbered("old", ready, 5)
     new = numbered("new", set(range(of_new)), of_new)
-    bounds = ReplicaBounds(5, unavailable, 1)
+    bounds = ReplicaBounds(replicas=5, max_unavailable=unavailable, max_surge=1)
     asked = replicas_by_revision("new", (old, new), bounds)
     left = sum(index < asked["old"] for index in ready) + min(of_new, 5)
     assert left >= min(len(ready) + of_new, bounds.replicas - unavailable)

@@ -14,7 +14,9 @@ from fathom.rollout.steps import next_step
 from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, deployment, given, pod
 
 CAPACITY_S = 600.0
-SETTLING = Rollout("new", "old", Stage.SETTLING, NOW_S, Reason.SETTLING)
+SETTLING = Rollout(
+    revision="new", stable="old", stage=Stage.SETTLING, began_at_s=NOW_S, reason=Reason.SETTLING
+)
 CANARY = replace(SETTLING, stage=Stage.CANARY, reason=Reason.CANARY_STARTING)
 SAID = Trouble(Reason.POD_UNSCHEDULABLE, "pod canary finds no node: 3 Insufficient nvidia.com/gpu.")
 

@@ -38,9 +38,19 @@ def evidence(
 ) -> CanaryEvidence:
     stable = BakeTotals(tokens=2e5, finished=2000, tpot=histogram(2000, 0.01))
     mine = canary or BakeTotals(tokens=1e5, finished=1000, tpot=histogram(1000, 0.01))
-    tails = [contrast(slow_share(each, 0.1) - 0.01) for each in (mine.tpot, mine.ttft)]
+    tpot_tail, ttft_tail = (
+        contrast(slow_share(each, 0.1) - 0.01) for each in (mine.tpot, mine.ttft)
+    )
     found = speed(1.0) if found is None else found
-    return CanaryEvidence(mine, stable, found, *tails, looks=20, blind=blind)
+    return CanaryEvidence(
+        canary=mine,
+        stable=stable,
+        speed=found,
+        tpot_tail=tpot_tail,
+        ttft_tail=ttft_tail,
+        looks=20,
+        blind=blind,
+    )
 
 
 def at_the_end(found: CanaryEvidence, bakes: float = 1.0) -> Verdict:

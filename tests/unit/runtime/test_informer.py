@@ -46,7 +46,7 @@ class Watched:
         self.pace = Pace(reopen_s=0.01, shortest_backoff_s=0.02)
 
     async def served(self) -> ServedApis:
-        return ServedApis(self.kinds)
+        return ServedApis(kinds=self.kinds)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:

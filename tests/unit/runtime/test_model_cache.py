@@ -12,7 +12,7 @@ from fathom.runtime.caches import KNOWN_FOR_S, NOT_YET, RETRY_S, TRIED_FOR_S, UN
 from support.loop_harness import ManualClock
 
 REF = ModelRef("org/model")
-FOUND = ModelFacts(ModelConfig(hidden_size=64))
+FOUND = ModelFacts(config=ModelConfig(hidden_size=64))
 DOWN = ModelFacts(absence=Absence.UNREACHABLE, explanation="it is down")
 
 

@@ -36,7 +36,9 @@ class Site:
 
     def saw(self, key: ObjectKey, uid: str = "1") -> None:
         status, document = SUBJECT.status, SUBJECT.document
-        reported = PassReport(uid, manifest(EAGER), status, document, SUBJECT.state)
+        reported = PassReport(
+            uid=uid, manifest=manifest(EAGER), status=status, document=document, state=SUBJECT.state
+        )
         self.shown.saw(key, reported, self.clock.now_s())
 
 

@@ -33,7 +33,9 @@ class Engines:
 
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Pod and model."""
-    answer: Completion | Unanswered = field(default_factory=lambda: Completion((1, 2), "x", (9,)))
+    answer: Completion | Unanswered = field(
+        default_factory=lambda: Completion(token_ids=(1, 2), text="x", prompt_token_ids=(9,))
+    )
     open: asyncio.Event = field(default_factory=asyncio.Event)
     at_once: dict[str, int] = field(default_factory=dict)
     most_at_once: int = 0
@@ -129,7 +131,13 @@ class Cluster:
             tuning=dict(self.kept),
             live={},
         )
-        return Snapshot(self.now_s, objects, counters, (), ServedApis())
+        return Snapshot(
+            now_s=self.now_s,
+            objects=objects,
+            counters=counters,
+            metrics_failures=(),
+            served=ServedApis(),
+        )
 
     async def tick(self) -> QualityStep:
         """One pass: the check's step, and all of it carried out."""
@@ -192,10 +200,10 @@ async def test_without_a_request_nothing_is_held_and_the_last_result_stays(
     cluster: Cluster,
 ) -> None:
     cluster.request = ""
-    assert await cluster.tick() == QualityStep({}, None, None)
+    assert await cluster.tick() == QualityStep(holds={}, status=None, kept=None)
 
     cluster.status = QualityStatus(request_id="old", at="", result=QualityResult.DIFFERS)
-    assert await cluster.tick() == QualityStep({}, cluster.status, None)
+    assert await cluster.tick() == QualityStep(holds={}, status=cluster.status, kept=None)
 
 
 async def test_the_served_name_is_asked(cluster: Cluster) -> None:
@@ -261,7 +269,7 @@ async def test_an_engine_that_fell_silent_while_nobody_looked_is_asked_again(
     cluster.engines.answer = Unanswered("Pod llm/pod-a does not answer.")
     await cluster.asking()
     await cluster.answers()
-    cluster.engines.answer = Completion((1, 2), "x", (9,))
+    cluster.engines.answer = Completion(token_ids=(1, 2), text="x", prompt_token_ids=(9,))
     cluster.now_s += 3600
     await cluster.tick()
     await cluster.answers()

@@ -10,7 +10,7 @@ async def test_what_was_installed_meanwhile_is_seen_ten_minutes_later() -> None:
     kube, clock = FakeKube(), ManualClock()
     cache = ServedCache(kube, clock)
     before = await cache.get()
-    kube._served = ServedApis(frozenset({(POD_MONITOR.api_version, POD_MONITOR.kind)}))
+    kube._served = ServedApis(kinds=frozenset({(POD_MONITOR.api_version, POD_MONITOR.kind)}))
     clock.at_s += REFRESH_S - 1
     assert await cache.get() is before
     clock.at_s += 1
@@ -21,14 +21,14 @@ async def test_a_clock_that_is_set_back_makes_it_ask_again() -> None:
     kube, clock = FakeKube(), ManualClock()
     cache = ServedCache(kube, clock)
     before = await cache.get()
-    kube._served = ServedApis(frozenset({(POD_MONITOR.api_version, POD_MONITOR.kind)}))
+    kube._served = ServedApis(kinds=frozenset({(POD_MONITOR.api_version, POD_MONITOR.kind)}))
     clock.at_s -= 3600
     assert await cache.get() is not before
 
 
 def serving(*kinds: Kind, unknown: Kind | None = None) -> ServedApis:
     return ServedApis(
-        frozenset((kind.api_version, kind.kind) for kind in kinds),
+        kinds=frozenset((kind.api_version, kind.kind) for kind in kinds),
         version=None if unknown else (1, 36),
         unknown=frozenset({unknown.api_version, "version"} if unknown else ()),
     )

@@ -93,7 +93,17 @@ def shown(harness: LoopHarness, name: str) -> float | None:
 
 
 async def test_the_gain_is_shown_where_it_is_known(harness: LoopHarness) -> None:
-    measured = Measured(harness.clock.now_s(), 30.0, 1000.0, 4.0, 2.5, 0.5, (0.8,), 0.02, None)
+    measured = Measured(
+        at_s=harness.clock.now_s(),
+        window_seconds=30.0,
+        tokens_per_second=1000.0,
+        mean_batch=4.0,
+        acceptance_length=2.5,
+        acceptance_rate=0.5,
+        survival=(0.8,),
+        tpot_seconds=0.02,
+        gain=None,
+    )
     for gain, percent in ((None, None), (0.042, 4.2), (-0.1, -10.0), (None, None)):
         now = replace(measured, gain=gain)
         harness.decide = lambda snapshot, now=now: replace(holding(snapshot), measured=now)  # type: ignore[misc]

@@ -71,7 +71,13 @@ class SlowKube(FakeKube):
 def nudge(kube: FakeKube, name: str) -> Patch:
     kube.put(POD, {"metadata": {"name": name, "namespace": "llm"}})
     change: Any = {"metadata": {"annotations": {"nudged": "yes"}}}
-    return Patch(POD, name, change, Seen.of(kube.find(POD, name)), "its depth has changed")
+    return Patch(
+        kind=POD,
+        name=name,
+        patch=change,
+        seen=Seen.of(kube.find(POD, name)),
+        why="its depth has changed",
+    )
 
 
 async def patched(kube: SlowKube, within_s: float) -> float:

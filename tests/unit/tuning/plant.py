@@ -356,7 +356,11 @@ class Fleet:
             settings=self.settings,
             pods=tuple(
                 TunedPod(
-                    pod.name, pod.ready, pod.ready_for_s, pod.pinned_depth, looks.get(pod.name)
+                    name=pod.name,
+                    ready=pod.ready,
+                    ready_for_s=pod.ready_for_s,
+                    pinned_depth=pod.pinned_depth,
+                    counters=looks.get(pod.name),
                 )
                 for pod in self.pods
             ),

@@ -125,10 +125,10 @@ def test_without_drafting_no_alarm_of_drafts_goes_on() -> None:
     """No counter of such an engine would ever say that its cause is gone."""
     fleet = Fleet(acceptance=EASY).run(30)
     watch = Watch(
-        AlarmKind.SPECULATION_NEVER_PAYS,
-        Reason.SLOWER_THAN_WITHOUT,
-        "It never pays.",
-        "Turn it off.",
+        kind=AlarmKind.SPECULATION_NEVER_PAYS,
+        reason=Reason.SLOWER_THAN_WITHOUT,
+        message="It never pays.",
+        recommendation="Turn it off.",
         first_seen_s=START_S,
         last_seen_s=fleet.now_s,
         raised_at_s=START_S,

@@ -43,7 +43,14 @@ def ran(bucket: int, depth: int, step_seconds: float, busy_seconds: float) -> Po
     steps = busy_seconds / step_seconds
     counts = CellCounts(steps, busy_seconds, steps * bucket, steps * bucket)
     cell = Cell(bucket, depth, StepKind.DECODE)
-    return PodDelta("pod-0", NOW_S - 30, NOW_S, EngineCounts(), {cell: counts}, {})
+    return PodDelta(
+        pod="pod-0",
+        from_s=NOW_S - 30,
+        to_s=NOW_S,
+        engine=EngineCounts(),
+        cells={cell: counts},
+        drafts={},
+    )
 
 
 def state_after(*windows: PodDelta) -> TuningState:
@@ -175,10 +182,10 @@ def test_where_drafts_are_cut_nobody_knows_of_positions() -> None:
 def look(at_s: float, steps: float, depth: int) -> PodCounters:
     counts = CellCounts(steps, 0.01 * steps, 2 * steps, steps)
     return PodCounters(
-        "pod-0",
-        at_s,
-        START_S,
-        EngineCounts(generation_tokens=2 * steps),
+        pod="pod-0",
+        at_s=at_s,
+        started_at_s=START_S,
+        engine=EngineCounts(generation_tokens=2 * steps),
         live_depth=False,
         depth_generation=0,
         cells={Cell(1, depth, StepKind.DECODE): counts},
@@ -191,7 +198,7 @@ def test_it_learns_from_what_such_pods_count_and_no_alarm_is_raised_for_their_de
     state = TuningState()
     for number in range(40):
         counted = look(NOW_S + 30 * number, 1000.0 * number, 5)
-        pod = TunedPod("pod-0", ready=True, ready_for_s=9999, counters=counted)
+        pod = TunedPod(name="pod-0", ready=True, ready_for_s=9999, counters=counted)
         given = replace(snapshot(state, now_s=NOW_S + 30 * number), pods=(pod,))
         decision = decide(given)
         state = decision.state
@@ -203,10 +210,10 @@ def test_it_learns_from_what_such_pods_count_and_no_alarm_is_raised_for_their_de
 
 def test_the_explanation_shows_what_was_measured_and_proposes_nothing() -> None:
     alarm = Watch(
-        AlarmKind.SUSPICIOUS_ACCEPTANCE,
-        Reason.TOO_GOOD_TO_BE_TRUE,
-        "All of it.",
-        "Look.",
+        kind=AlarmKind.SUSPICIOUS_ACCEPTANCE,
+        reason=Reason.TOO_GOOD_TO_BE_TRUE,
+        message="All of it.",
+        recommendation="Look.",
         first_seen_s=START_S,
         last_seen_s=NOW_S,
         raised_at_s=START_S,

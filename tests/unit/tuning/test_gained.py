@@ -13,7 +13,7 @@ from fathom.tuning.gains import Gained, GainOver
 from fathom.tuning.policy.value import NO_GAIN, TWO_SIDED_Z, Gain
 from unit.tuning.plant import EASY, SETTINGS, START_S, Fleet, value
 
-FASTER = Gain(log(1.06), 0.01, step_time_measured=True, survival_measured=True)
+FASTER = Gain(mean=log(1.06), sd=0.01, step_time_measured=True, survival_measured=True)
 SLOWER = replace(FASTER, mean=log(0.9))
 
 
@@ -22,7 +22,14 @@ def ran(
 ) -> PodDelta:
     cell = Cell(4, depth, StepKind.DECODE)
     counts = CellCounts(1000, busy_s, 4000, 4000)
-    return PodDelta(pod, from_s, from_s + 3600, EngineCounts(), {cell: counts}, {})
+    return PodDelta(
+        pod=pod,
+        from_s=from_s,
+        to_s=from_s + 3600,
+        engine=EngineCounts(),
+        cells={cell: counts},
+        drafts={},
+    )
 
 
 def by_depth(gains: dict[int, Gain | None]) -> GainOver:

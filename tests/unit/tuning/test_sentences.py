@@ -12,7 +12,11 @@ from fathom.tuning.sentences import moves, stays
 
 def option(mean: float, bucket: int = 8) -> DepthOption:
     return DepthOption(
-        bucket, 3, 5, Gain(mean, 0.01, step_time_measured=True, survival_measured=True), share=1.0
+        bucket=bucket,
+        start=3,
+        to=5,
+        gain=Gain(mean=mean, sd=0.01, step_time_measured=True, survival_measured=True),
+        share=1.0,
     )
 
 

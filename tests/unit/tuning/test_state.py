@@ -41,27 +41,68 @@ def largest() -> TuningState:
         step_times=StepTimes(
             cells=tuple(
                 CellTime(
-                    1024,
-                    i % 65,
-                    StepKind.DECODE,
-                    -4.123456789012345,
-                    1.234567890123e-05,
-                    UGLY,
-                    UGLY,
+                    batch_le=1024,
+                    depth=i % 65,
+                    step=StepKind.DECODE,
+                    log_seconds=-4.123456789012345,
+                    variance=1.234567890123e-05,
+                    at_s=UGLY,
+                    log_batch=UGLY,
                 )
                 for i in range(MOST_CELLS)
             ),
-            pods=tuple(PodSpeed(POD, -0.12345678901234567, UGLY, UGLY) for _ in range(MOST_PODS)),
+            pods=tuple(
+                PodSpeed(pod=POD, log_factor=-0.12345678901234567, variance=UGLY, at_s=UGLY)
+                for _ in range(MOST_PODS)
+            ),
             dispersions=tuple((bucket, UGLY) for bucket in BUCKETS),
         ),
-        survival=Survival(deep, (deep,) * FRESH_WINDOWS, deep, UGLY, UGLY, 1000),
-        traffic=Traffic(
-            tuple(BucketLoad(bucket, UGLY, UGLY, UGLY, UGLY, UGLY) for bucket in BUCKETS), UGLY
+        survival=Survival(
+            horizon=deep,
+            fresh=(deep,) * FRESH_WINDOWS,
+            slow=deep,
+            design_effect=UGLY,
+            at_s=UGLY,
+            epoch=1000,
         ),
-        probe=Probe(POD, depths, UGLY, UGLY, UGLY, 10),
-        trial=Trial(tuple(Change(bucket, 64, 63) for bucket in BUCKETS), UGLY, UGLY, UGLY),
-        visits=tuple(Visit(1024, 64, UGLY, 1000, 10) for _ in range(MOST_VISITS)),
-        measured=Measured(UGLY, UGLY, UGLY, UGLY, UGLY, UGLY, (UGLY,) * 64, UGLY, UGLY),
+        traffic=Traffic(
+            tuple(
+                BucketLoad(
+                    batch_le=bucket,
+                    busy_seconds=UGLY,
+                    decode_steps=UGLY,
+                    mixed_steps=UGLY,
+                    requests=UGLY,
+                    at_s=UGLY,
+                )
+                for bucket in BUCKETS
+            ),
+            UGLY,
+        ),
+        probe=Probe(
+            pod=POD, depths=depths, started_at_s=UGLY, in_force_at_s=UGLY, steps=UGLY, looks=10
+        ),
+        trial=Trial(
+            changes=tuple(Change(bucket, 64, 63) for bucket in BUCKETS),
+            expected_gain=UGLY,
+            at_s=UGLY,
+            steps=UGLY,
+        ),
+        visits=tuple(
+            Visit(bucket=1024, depth=64, at_s=UGLY, epoch=1000, times=10)
+            for _ in range(MOST_VISITS)
+        ),
+        measured=Measured(
+            at_s=UGLY,
+            window_seconds=UGLY,
+            tokens_per_second=UGLY,
+            mean_batch=UGLY,
+            acceptance_length=UGLY,
+            acceptance_rate=UGLY,
+            survival=(UGLY,) * 64,
+            tpot_seconds=UGLY,
+            gain=UGLY,
+        ),
         load=Load(
             tuple(
                 HourLoad(hour, tuple((bucket, 12345678.123) for bucket in BUCKETS), 12345678.123)
@@ -71,35 +112,52 @@ def largest() -> TuningState:
             UGLY,
         ),
         acceptance=Acceptance(
-            (UGLY,) * LEVELS,
-            UGLY,
-            (PodAcceptance(POD, UGLY, UGLY, UGLY, UGLY, UGLY),) * acceptance.MOST_PODS,
-            UGLY,
-            Cliff(0.12345678901234567, UGLY),
-            HealedCliff(0.12345678901234567, UGLY),
+            levels=(UGLY,) * LEVELS,
+            level=UGLY,
+            pods=(
+                PodAcceptance(
+                    pod=POD, started_at_s=UGLY, drafts=UGLY, expected=UGLY, accepted=UGLY, at_s=UGLY
+                ),
+            )
+            * acceptance.MOST_PODS,
+            at_s=UGLY,
+            cliff=Cliff(0.12345678901234567, UGLY),
+            healed=HealedCliff(0.12345678901234567, UGLY),
         ),
         watches=tuple(
-            Watch(kind, Reason.OLDER_REPLICAS_ACCEPT_LESS, "m" * 300, "r" * 300, *(UGLY,) * 4)
+            Watch(
+                kind=kind,
+                reason=Reason.OLDER_REPLICAS_ACCEPT_LESS,
+                message="m" * 300,
+                recommendation="r" * 300,
+                first_seen_s=UGLY,
+                last_seen_s=UGLY,
+                raised_at_s=UGLY,
+                older_than_s=UGLY,
+            )
             for kind in AlarmKind
         ),
         tail=Tail(
-            tuple((UGLY, UGLY) for _ in range(64)),
-            UGLY,
-            UGLY,
-            UGLY,
-            UGLY,
-            tuple(Ran(bucket, depth, UGLY) for bucket in BUCKETS for depth in range(8)),
+            tpot=tuple((UGLY, UGLY) for _ in range(64)),
+            seconds_sum=UGLY,
+            at_s=UGLY,
+            level=UGLY,
+            scatter_squared=UGLY,
+            ran=tuple(Ran(bucket, depth, UGLY) for bucket in BUCKETS for depth in range(8)),
         ),
-        by_text=TextSpread(*(UGLY,) * 6),
-        ledger=Ledger(*(UGLY,) * 4),
+        by_text=TextSpread(**dict.fromkeys(TextSpread.__dataclass_fields__, UGLY)),
+        ledger=Ledger(**dict.fromkeys(Ledger.__dataclass_fields__, UGLY)),
         disobeying=(POD,) * MOST_REPLICAS,
     )
 
 
 def largest_of_cut_drafts() -> TuningState:
     """The same where drafts are cut before they are verified: yields instead of survival."""
-    cells = tuple(Yield(2048, 64, UGLY, UGLY, UGLY) for _ in range(yields.MOST_CELLS))
-    known = Yields(cells, UGLY, 1000, UGLY, UGLY)
+    cells = tuple(
+        Yield(batch_le=2048, depth=64, requests=UGLY, tokens=UGLY, at_s=UGLY)
+        for _ in range(yields.MOST_CELLS)
+    )
+    known = Yields(cells=cells, at_s=UGLY, epoch=1000, turns=UGLY, watched_s=UGLY)
     return replace(largest(), survival=Survival(), yields=known)
 
 

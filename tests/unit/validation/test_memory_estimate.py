@@ -10,7 +10,9 @@ MIB = 1 << 20
 
 
 def test_a_graph_of_the_target_costs_memory_and_time_and_one_of_the_draft_a_little_memory() -> None:
-    found = graph_cost(Captured(100, 20, 300, 20))
+    found = graph_cost(
+        Captured(target_full=100, target_piecewise=20, draft_full=300, draft_piecewise=20)
+    )
     assert found.memory_bytes == (120 * 24 + 320) * MIB
     assert (found.least_seconds, found.most_seconds) == pytest.approx((6.6, 51.6))
 

@@ -58,7 +58,7 @@ def test_what_is_told_holds_for_whole_buckets_of_the_tuner_s() -> None:
 @pytest.mark.parametrize("budget", [*range(16, 2200, 37), 2048, 4000, 4095])
 def test_the_tuner_chooses_what_is_told(budget: int) -> None:
     most, depth = 256, 7
-    bounds = Bounds((3, depth), 3, min_gain=0.0, token_budget=budget)
+    bounds = Bounds(depths=(3, depth), tokens=3, min_gain=0.0, token_budget=budget)
     chosen = [bucket for bucket in buckets(most) if depth in bounds.at(bucket)]
     told = f"is used up to {max(chosen)}: raise" if chosen else "is used at none: raise"
 

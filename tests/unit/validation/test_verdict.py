@@ -27,7 +27,7 @@ def judged(
 ) -> DraftVerdict:
     """The verdict on what is in two config.json files; None: not at hand."""
     facts = [
-        ModelFacts(ModelConfig.from_json(each))
+        ModelFacts(config=ModelConfig.from_json(each))
         if each is not None
         else ModelFacts(absence=Absence.UNREACHABLE, explanation="the hub is down")
         for each in (target, draft)

@@ -135,7 +135,7 @@ class TunerArm:
         """Decide, and carry it out; seconds until the next decision."""
         now_s = self._clock.now_s()
         name = self._engine.setup.pod_name
-        pod = TunedPod(name, ready=True, ready_for_s=_ready_for_s(counters), counters=counters)
+        pod = TunedPod(name=name, ready=True, ready_for_s=_ready_for_s(counters), counters=counters)
         decision = decide(
             TuningSnapshot(
                 now_s=now_s,

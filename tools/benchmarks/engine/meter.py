@@ -24,7 +24,9 @@ class Meter:
     def __init__(self, engine: EngineProcess, http: aiohttp.ClientSession, clock: Clock) -> None:
         self._engine = engine
         self._metrics = PodMetrics(http, clock)
-        self._endpoint = PodEndpoint("local", engine.setup.pod_name, "127.0.0.1", engine.port)
+        self._endpoint = PodEndpoint(
+            namespace="local", pod=engine.setup.pod_name, ip="127.0.0.1", port=engine.port
+        )
 
     async def look(self) -> PodCounters:
         """The counters, stamped by the clock.

@@ -79,7 +79,7 @@ async def _both_ways(url: str) -> PrometheusCost:
             room=room,
         )
         metrics = PrometheusMetrics(session, url, lookback_s=_LOOKBACK_SECONDS, room=room)
-        pods = [PodEndpoint(_NAMESPACE, pod, "127.0.0.1", 1) for pod in _PODS]
+        pods = [PodEndpoint(namespace=_NAMESPACE, pod=pod, ip="127.0.0.1", port=1) for pod in _PODS]
         await _until_scraped(metrics, pods)
         took_ms = {"whole": 0.0, "last": 0.0}
         bytes_read = {"whole": 0, "last": 0}

@@ -76,7 +76,10 @@ def _took_ms(read: Callable[[], object]) -> float:
 
 async def _over_http(server: "_Served", pages: Sequence[bytes]) -> tuple[float, float, float]:
     """A page fetched; fetched and read where its lines are new; and where they are known."""
-    pods = [PodEndpoint("llm", f"pod-{at}", "127.0.0.1", server.port) for at in range(_PODS)]
+    pods = [
+        PodEndpoint(namespace="llm", pod=f"pod-{at}", ip="127.0.0.1", port=server.port)
+        for at in range(_PODS)
+    ]
     async with http_session(512) as session:
         metrics = PodMetrics(session, SystemClock())
         kept = await metrics.sample(pods)

@@ -7,7 +7,7 @@ from typing import Final
 from fathom.api.conditions import AlarmKind, Reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
     """Something a person should look at. It says what was seen, and what to do."""
 
@@ -26,7 +26,7 @@ NORMAL_AFTER_S: Final = 3600.0
 """How long acceptance must be low before that is learnt as normal."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """One alarm in the making, or one that stands."""
 
@@ -42,12 +42,12 @@ class Watch:
 
     def alarm(self) -> Alarm:
         return Alarm(
-            self.kind,
-            self.reason,
-            self.message,
-            self.recommendation,
-            self.raised_at_s,
-            self.older_than_s,
+            kind=self.kind,
+            reason=self.reason,
+            message=self.message,
+            recommendation=self.recommendation,
+            since_s=self.raised_at_s,
+            older_than_s=self.older_than_s,
         )
 
 

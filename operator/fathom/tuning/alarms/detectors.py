@@ -54,7 +54,7 @@ LEAST_DRAFTS: Final = 1000.0
 """Of one pod, or at one position: fewer tell nothing of acceptance."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """All that an alarm may be told from, after one more window with data."""
 

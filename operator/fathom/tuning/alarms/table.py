@@ -43,7 +43,7 @@ class RestsOn(Enum):
     """That depth follows the document: elsewhere none was asked for, and only the user's runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmRow:
     """One cause of one alarm."""
 
@@ -62,9 +62,9 @@ class AlarmRow:
 
 ALARMS: Final = (
     AlarmRow(
-        AlarmKind.DRAFT_MISMATCH,
-        Reason.ACCEPTANCE_CLIFF,
-        detectors.acceptance_cliff,
+        kind=AlarmKind.DRAFT_MISMATCH,
+        reason=Reason.ACCEPTANCE_CLIFF,
+        sees=detectors.acceptance_cliff,
         lasts_s=3 * _MINUTE_S,
         when=f"acceptance of the first draft token is below {detectors.CLIFF_SHARE:g} of the low "
         f"end ({LOW_QUANTILE:.0%} quantile) of the last day, of which "
@@ -77,18 +77,18 @@ ALARMS: Final = (
         "follows what is measured meanwhile.",
     ),
     AlarmRow(
-        AlarmKind.DRAFT_MISMATCH,
-        Reason.ONE_POD_DIFFERS,
-        detectors.one_pod_differs,
+        kind=AlarmKind.DRAFT_MISMATCH,
+        reason=Reason.ONE_POD_DIFFERS,
+        sees=detectors.one_pod_differs,
         lasts_s=3 * _MINUTE_S,
         when=f"one pod accepts less than {detectors.POD_CLIFF_SHARE:g} of the others' median",
         advice="Compare the draft and its revision in that pod's log with another pod's; delete "
         "the pod to load it again.",
     ),
     AlarmRow(
-        AlarmKind.ACCEPTANCE_DECAY,
-        Reason.OLDER_REPLICAS_ACCEPT_LESS,
-        detectors.older_replicas_accept_less,
+        kind=AlarmKind.ACCEPTANCE_DECAY,
+        reason=Reason.OLDER_REPLICAS_ACCEPT_LESS,
+        sees=detectors.older_replicas_accept_less,
         lasts_s=30 * _MINUTE_S,
         when=f"engines older than {detectors.OLD_S / _HOUR_S:.0f} h, and {detectors.OLD_FACTOR:g} "
         f"times as old as the youngest, accept {detectors.DECAY_SHARE:.0%} less than the others, "
@@ -96,18 +96,18 @@ ALARMS: Final = (
         advice="Restart the older replicas one at a time, or let rollout.refresh: Auto do so.",
     ),
     AlarmRow(
-        AlarmKind.SUSPICIOUS_ACCEPTANCE,
-        Reason.TOO_GOOD_TO_BE_TRUE,
-        detectors.too_good_to_be_true,
+        kind=AlarmKind.SUSPICIOUS_ACCEPTANCE,
+        reason=Reason.TOO_GOOD_TO_BE_TRUE,
+        sees=detectors.too_good_to_be_true,
         lasts_s=10 * _MINUTE_S,
         when=f"{detectors.TOO_GOOD_SHARE:.1%} of the drafts or more are accepted at every position",
         advice="Check that the traffic is real and not one repeated prompt, and that the draft is "
         "not the target itself.",
     ),
     AlarmRow(
-        AlarmKind.SUSPICIOUS_ACCEPTANCE,
-        Reason.NOTHING_ACCEPTED,
-        detectors.nothing_accepted,
+        kind=AlarmKind.SUSPICIOUS_ACCEPTANCE,
+        reason=Reason.NOTHING_ACCEPTED,
+        sees=detectors.nothing_accepted,
         lasts_s=10 * _MINUTE_S,
         when=f"{detectors.NOTHING_ACCEPTED_SHARE:.0%} of the drafts or fewer are accepted at the "
         f"first position; until above {detectors.SOMETHING_ACCEPTED_SHARE:.0%}",
@@ -115,9 +115,9 @@ ALARMS: Final = (
         "belongs to this target.",
     ),
     AlarmRow(
-        AlarmKind.SUSPICIOUS_ACCEPTANCE,
-        Reason.OTHER_DEPTH_THAN_ASKED,
-        detectors.other_depth_than_asked,
+        kind=AlarmKind.SUSPICIOUS_ACCEPTANCE,
+        reason=Reason.OTHER_DEPTH_THAN_ASKED,
+        sees=detectors.other_depth_than_asked,
         lasts_s=5 * _MINUTE_S,
         when=f"more than {detectors.OTHER_DEPTH_SHARE:.0%} of a pod's steps verify another number "
         "of drafts than the schedule that it reports to be in force asks for",
@@ -126,9 +126,9 @@ ALARMS: Final = (
         rests_on=RestsOn.LIVE_DEPTH,
     ),
     AlarmRow(
-        AlarmKind.SPECULATION_NEVER_PAYS,
-        Reason.SLOWER_THAN_WITHOUT,
-        detectors.slower_than_without,
+        kind=AlarmKind.SPECULATION_NEVER_PAYS,
+        reason=Reason.SLOWER_THAN_WITHOUT,
+        sees=detectors.slower_than_without,
         lasts_s=2 * _HOUR_S,
         when="depth 0 is better beyond doubt than every other, at every batch under load; with "
         "minTokens above 0 depth 0 never runs and is only predicted, so the loss must exceed "
@@ -154,7 +154,14 @@ def watched(
     if not any(each.steps for each in deltas):
         return tuple(watches)
     standing = frozenset(each.reason for each in watches if each.raised_at_s)
-    look = Look(snapshot, document, deltas, policy, acceptance, standing)
+    look = Look(
+        snapshot=snapshot,
+        document=document,
+        deltas=deltas,
+        policy=policy,
+        acceptance=acceptance,
+        standing=standing,
+    )
     unknown: set[RestsOn] = set()
     if not isinstance(policy.evidence.text, Survival):
         # What was never verified counts as rejected: where drafts are cut, acceptance says nothing.

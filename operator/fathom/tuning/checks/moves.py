@@ -104,7 +104,13 @@ def judge_move(given: Situation) -> TuningDecision | Situation | None:
     after = given.with_state(replace(given.state, trial=None))
     shares = given.policy.shares
     judged = [
-        DepthOption(each.bucket, each.start, each.to, gain, shares.get(each.bucket, 0.0))
+        DepthOption(
+            bucket=each.bucket,
+            start=each.start,
+            to=each.to,
+            gain=gain,
+            share=shares.get(each.bucket, 0.0),
+        )
         for each in trial.changes
         if (gain := given.policy.evidence.gain(each.bucket, each.to, each.start)) is not None
     ]

@@ -298,7 +298,11 @@ def _tried(given: Situation, probe: Probe) -> tuple[DepthOption, ...]:
         start = given.policy.depths.get(bucket, depth)
         gain = given.policy.evidence.gain(bucket, depth, start)
         if gain is not None:
-            options.append(DepthOption(bucket, start, depth, gain, shares.get(bucket, 0.0)))
+            options.append(
+                DepthOption(
+                    bucket=bucket, start=start, to=depth, gain=gain, share=shares.get(bucket, 0.0)
+                )
+            )
     return tuple(options)
 
 

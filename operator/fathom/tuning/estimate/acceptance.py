@@ -38,7 +38,7 @@ TESTED_POSITIONS: Final = 3
 """From the first on: deeper ones are reached by few drafts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodAcceptance:
     """One pod's acceptance relative to all pods' in the same windows."""
 
@@ -78,7 +78,7 @@ class HealedCliff:
     """When the alarm was over (Unix seconds)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
     """The present level, the levels seen before, and each pod's part."""
 
@@ -193,7 +193,14 @@ class Acceptance:
             started_at_s = look.started_at_s if look else 0.0
             before = known.get(pod)
             if before is None or abs(before.started_at_s - started_at_s) > CLOCK_TOLERANCE_S:
-                before = PodAcceptance(pod, started_at_s, 0.0, 0.0, 0.0, to_s)
+                before = PodAcceptance(
+                    pod=pod,
+                    started_at_s=started_at_s,
+                    drafts=0.0,
+                    expected=0.0,
+                    accepted=0.0,
+                    at_s=to_s,
+                )
             kept = decay(to_s - before.at_s, POD_HALF_LIFE_S)
             known[pod] = replace(
                 before,

@@ -12,7 +12,7 @@ LATELY_WINDOWS: Final = 2.0
 """Whose last window with data ended so many windows before the newest one's does not serve now."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """One window over pods that are alike: sums of deltas, divided once. Else see `pooled`."""
 

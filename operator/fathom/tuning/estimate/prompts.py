@@ -83,7 +83,7 @@ class Excess:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
     """Discounted sums over the recent windows, of pods whose plugin counts prompts."""
 

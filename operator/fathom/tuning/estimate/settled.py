@@ -101,7 +101,7 @@ def at_depth(many: Iterable[AtDepth], depth: int) -> Trials:
     return next((each.trials for each in many if each.depth == depth), NO_TRIALS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
     """What a depth makes once the mix has settled to it, beside what the mix at another promised.
 

@@ -113,9 +113,15 @@ class _Filter:
         known = self._known(cell, delta.to_s, batch)
         if known is None:
             first = CellTime(
-                cell.batch_le, cell.depth, cell.step, seen - speed.log_factor,
-                noise + speed.variance, delta.to_s, batch, windows=1,
-            )  # fmt: skip
+                batch_le=cell.batch_le,
+                depth=cell.depth,
+                step=cell.step,
+                log_seconds=seen - speed.log_factor,
+                variance=noise + speed.variance,
+                at_s=delta.to_s,
+                log_batch=batch,
+                windows=1,
+            )
             self._cells[cell], self._pods[delta.pod] = first, speed
             return
         if not tells_speed:
@@ -166,9 +172,14 @@ class _Filter:
             if predicted is None:
                 return None
             found = CellTime(
-                cell.batch_le, cell.depth, cell.step, predicted.log_seconds,
-                predicted.variance, at_s, batch,
-            )  # fmt: skip
+                batch_le=cell.batch_le,
+                depth=cell.depth,
+                step=cell.step,
+                log_seconds=predicted.log_seconds,
+                variance=predicted.variance,
+                at_s=at_s,
+                log_batch=batch,
+            )
             return found if cell.step is StepKind.DECODE else found.longer(table.prompts_s)
         variance = known.variance_at(at_s)
         if at_s - known.at_s > TRUSTED_S:
@@ -184,7 +195,12 @@ class _Filter:
         if known is not None:
             return known.at(at_s, dispersion)
         # The first pod ever sets the scale of the table; the others are measured against it.
-        return PodSpeed(pod, 0.0, SPEED_SD**2 if self._cells else WINDOW_SD**2, at_s)
+        return PodSpeed(
+            pod=pod,
+            log_factor=0.0,
+            variance=SPEED_SD**2 if self._cells else WINDOW_SD**2,
+            at_s=at_s,
+        )
 
     def result(self) -> StepTimes:
         """The new table, bounded: what was measured last is kept."""

@@ -230,7 +230,7 @@ class _Near:
         return (self.curvature * (depth - self.depth)) ** 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
     """Step time over depth, in units of `scale` seconds: 1 + slope · (depth - centre)."""
 

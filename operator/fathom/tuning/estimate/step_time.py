@@ -50,7 +50,7 @@ LEAST_NET_SHARE: Final = 0.05
 """Of a mixed step's time, at least, when the price of prompts is taken off it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CellTime:
     """Mean step time of one cell; of a mixed one, with `StepTimes.prompt_tokens` of prompts."""
 
@@ -82,7 +82,7 @@ class CellTime:
         return self.variance + CELL_DRIFT_PER_S * max(0.0, now_s - self.at_s)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpeed:
     """How much slower than the table one pod is at present."""
 
@@ -111,7 +111,7 @@ class PodSpeed:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
     """The table and the pods' present speeds."""
 

@@ -87,7 +87,7 @@ SHIFT_SD: Final = 0.15
 before it was seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Survival:
     """What is known of the present traffic."""
 
@@ -278,7 +278,13 @@ class Survival:
         reaching = promise.trials + beyond(made.trials, promise.depth)
         length, variance = self._lengths(made.trials, depth, 1.0).log_ratio(depth, 0)
         promised, doubt = self._lengths(reaching, depth, 1.0).log_ratio(depth, 0)
-        return Shift(depth, promise.depth, length - promised, variance + doubt, at_s)
+        return Shift(
+            depth=depth,
+            promised_at=promise.depth,
+            shift=length - promised,
+            variance=variance + doubt,
+            at_s=at_s,
+        )
 
     def _lengths(self, pooled: Trials, deepest: int, age: float) -> Lengths:
         worth = age / self.design_effect

@@ -48,7 +48,7 @@ class Ran:
     tokens: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
     """Finished requests of the last minutes, discounted."""
 
@@ -90,7 +90,14 @@ class Tail:
         if not added or window_s <= 0:
             return self
         level, scatter = self._scattered(log(window_s / window_requests))
-        return Tail(tuple(sorted(histogram.items())), seconds, at_s, level, scatter, _kept(ran))
+        return Tail(
+            tpot=tuple(sorted(histogram.items())),
+            seconds_sum=seconds,
+            at_s=at_s,
+            level=level,
+            scatter_squared=scatter,
+            ran=_kept(ran),
+        )
 
     @property
     def scatter(self) -> float:

@@ -21,7 +21,7 @@ PRIOR_RANGE_SHARE: Final = 0.3
 """… whose slopes lie so far apart, relative to the slope."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextSpread:
     """Weighted moments of spread and slope over windows."""
 
@@ -47,12 +47,12 @@ class TextSpread:
         off, by = slope - self.slope, spread - self.spread
         now = self.slope + off / weight
         return TextSpread(
-            weight,
-            now,
-            self.spread + by / weight,
-            kept * self.squares + off * (slope - now),
-            kept * self.products + by * (slope - now),
-            at_s,
+            weight=weight,
+            slope=now,
+            spread=self.spread + by / weight,
+            squares=kept * self.squares + off * (slope - now),
+            products=kept * self.products + by * (slope - now),
+            at_s=at_s,
         )
 
     def steepness(self, slope: float, spread: float) -> float:

@@ -33,7 +33,7 @@ DAY_S: Final = HOURS * _HOUR_S
 """Before so much was seen, no hour is known to be quieter than this one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BucketLoad:
     batch_le: int
     busy_seconds: float
@@ -77,17 +77,26 @@ class Traffic:
             load.batch_le: load.scaled(kept) for load in self.loads if load.busy_seconds > IDLE_S
         }
         for cell, counts in cells.items():
-            load = loads.get(cell.batch_le, BucketLoad(cell.batch_le, 0.0, 0.0, 0.0, 0.0))
+            load = loads.get(
+                cell.batch_le,
+                BucketLoad(
+                    batch_le=cell.batch_le,
+                    busy_seconds=0.0,
+                    decode_steps=0.0,
+                    mixed_steps=0.0,
+                    requests=0.0,
+                ),
+            )
             decode = cell.step is StepKind.DECODE
             loads[cell.batch_le] = BucketLoad(
-                cell.batch_le,
-                load.busy_seconds + counts.step_seconds,
-                load.decode_steps + (counts.steps if decode else 0.0),
-                load.mixed_steps + (0.0 if decode else counts.steps),
-                load.requests + counts.scheduled_requests,
-                at_s,
-                load.tokens + counts.tokens,
-                load.prefill_tokens + counts.prefill_tokens,
+                batch_le=cell.batch_le,
+                busy_seconds=load.busy_seconds + counts.step_seconds,
+                decode_steps=load.decode_steps + (counts.steps if decode else 0.0),
+                mixed_steps=load.mixed_steps + (0.0 if decode else counts.steps),
+                requests=load.requests + counts.scheduled_requests,
+                at_s=at_s,
+                tokens=load.tokens + counts.tokens,
+                prefill_tokens=load.prefill_tokens + counts.prefill_tokens,
             )
         return Traffic(tuple(loads[key] for key in sorted(loads)), at_s)
 

@@ -47,7 +47,7 @@ MOST_CELLS: Final = 288
 """Seven depths in each of the 40 buckets up to batch 2,048 are 280."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Yield:
     """Of one batch bucket and depth; older windows count for less."""
 
@@ -101,7 +101,7 @@ def _length(acceptance: float, depth: int) -> float:
     return length
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CutLengths:
     """What each depth yields in one bucket, as far as it was measured: see `Lengths`."""
 
@@ -164,7 +164,7 @@ class CutLengths:
         return UNKNOWN_PRIOR[0] if anchor is None else self._acceptances[anchor.depth]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Yields:
     """What is known of the present traffic, where drafts are cut."""
 
@@ -219,9 +219,11 @@ class Yields:
         by_bucket = groupby(self.cells, key=lambda each: each.batch_le)
         measured = {at: {each.depth: each.aged(now_s) for each in cells} for at, cells in by_bucket}
         if not measured:
-            return CutLengths({}, 0.0, now_s)
+            return CutLengths(measured={}, apart=0.0, now_s=now_s)
         nearest = min(measured, key=lambda at: (abs(log2(at / bucket)), at))
-        return CutLengths(measured[nearest], abs(log2(nearest / bucket)), now_s)
+        return CutLengths(
+            measured=measured[nearest], apart=abs(log2(nearest / bucket)), now_s=now_s
+        )
 
     def is_drafted(self, bucket: int, depth: int) -> bool:
         """Whether so many drafts were made in a bucket lately."""
@@ -231,7 +233,13 @@ class Yields:
 def _seen(window: Mapping[Cell, CellCounts], at_s: float) -> Iterable[Yield]:
     for cell, counts in window.items():
         if cell.step is StepKind.DECODE and cell.depth and counts.scheduled_requests > 0:
-            yield Yield(cell.batch_le, cell.depth, counts.scheduled_requests, counts.tokens, at_s)
+            yield Yield(
+                batch_le=cell.batch_le,
+                depth=cell.depth,
+                requests=counts.scheduled_requests,
+                tokens=counts.tokens,
+                at_s=at_s,
+            )
 
 
 def _differ(new: Yield, old: Yield) -> bool:

@@ -108,7 +108,9 @@ def control(policy: Policy, look: ProbePlan) -> tuple[DepthOption, ...]:
             and (cell is None or policy.evidence.now_s - cell.at_s > CONTROL_AGAIN_S)
             and policy.may_visit(bucket, tokens, CONTROL_AGAIN_S)
         ):
-            option = DepthOption(bucket, policy.depths[bucket], tokens, gain, share)
+            option = DepthOption(
+                bucket=bucket, start=policy.depths[bucket], to=tokens, gain=gain, share=share
+            )
             wanted += [option] if policy.may_try(option, look.pods) else []
     return tuple(wanted)
 

@@ -20,7 +20,7 @@ MOST_BEHIND_LOSS: Final = 0.005
 """Over that time, at which the tuner returns to the user's depth: what trust costs at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """Sums over the past, forgotten with a time constant of an hour."""
 

@@ -9,7 +9,7 @@ from fathom.engine.depth import BUDGET_SHARE
 from fathom.tuning.policy.value import Gain
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DepthOption:
     """One bucket at another depth."""
 
@@ -40,7 +40,7 @@ class ProbePlan:
     """Since the last one of its kind ended (seconds); None: there was none yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     depths: tuple[int, ...]
     """What may be chosen, ascending."""
@@ -74,7 +74,7 @@ def expected_gain(options: Iterable[DepthOption]) -> float:
     return sum(option.share * expm1(option.gain.mean) for option in options)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
     """A depth that was tried in one bucket; when, and under which traffic."""
 

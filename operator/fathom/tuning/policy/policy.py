@@ -41,7 +41,7 @@ GAIN_KNOWN_SHARE: Final = 0.8
 """Share of the busy time for which the gain must be known."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """The evidence, what is in force, and what was tried before."""
 
@@ -94,7 +94,9 @@ class Policy:
             if depth not in self.bounds.at(bucket) or gain is None:
                 return None
             if depth != start:
-                options.append(DepthOption(bucket, start, depth, gain, share))
+                options.append(
+                    DepthOption(bucket=bucket, start=start, to=depth, gain=gain, share=share)
+                )
         return tuple(options)
 
     def moves(self) -> tuple[DepthOption, ...]:
@@ -195,7 +197,9 @@ class Policy:
                 continue
             gain = self.gain(bucket, depth, start)
             if gain is not None:
-                options.append(DepthOption(bucket, start, depth, gain, share))
+                options.append(
+                    DepthOption(bucket=bucket, start=start, to=depth, gain=gain, share=share)
+                )
         return options
 
     def left_out(self, bucket: int) -> Mapping[int, LeftOut]:

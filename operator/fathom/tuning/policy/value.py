@@ -34,7 +34,7 @@ OTHER_KIND_SD: Final = 0.05
 """Relative error of taking a mixed step less its prompts for a step of decodes, and vice versa."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
     """Logarithm of the value at one depth over that at another, in one bucket."""
 
@@ -91,7 +91,7 @@ def _mean_above_zero(mean: float, sd: float) -> float:
     return mean * (1 + erf(u / sqrt(2))) / 2 + sd * density
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What is known at one moment."""
 

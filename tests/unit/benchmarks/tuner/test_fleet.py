@@ -45,7 +45,13 @@ class Script:
         document = DepthDocument(before.generation + 1 if before else 1, schedule, pods)
         if before is not None and document.same_depths(before):
             document = before
-        alarm = Alarm(AlarmKind.DRAFT_MISMATCH, Reason.MEASURING, "", "", snapshot.now_s)
+        alarm = Alarm(
+            kind=AlarmKind.DRAFT_MISMATCH,
+            reason=Reason.MEASURING,
+            message="",
+            recommendation="",
+            since_s=snapshot.now_s,
+        )
         return TuningDecision(
             action=Action.HOLD,
             reason=Reason.MEASURING,

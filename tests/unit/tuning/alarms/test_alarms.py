@@ -224,7 +224,14 @@ def test_one_pod_with_somewhat_harder_traffic_is_not_named() -> None:
 @pytest.mark.parametrize(("drafts", "named"), [(100.0, False), (5000.0, True)])
 def test_a_pod_is_named_only_after_enough_drafts(drafts: float, *, named: bool) -> None:
     def pod(name: str, drafts: float, accepted: float) -> PodAcceptance:
-        return PodAcceptance(name, START_S, drafts, 0.8 * drafts, accepted * drafts, START_S)
+        return PodAcceptance(
+            pod=name,
+            started_at_s=START_S,
+            drafts=drafts,
+            expected=0.8 * drafts,
+            accepted=accepted * drafts,
+            at_s=START_S,
+        )
 
     others = (pod("pod-0", 5000.0, 0.8), pod("pod-1", 5000.0, 0.8))
     look: Any = Of(acceptance=Acceptance(pods=(*others, pod("pod-2", drafts, 0.3))))
@@ -266,7 +273,14 @@ def test_age_alone_is_no_decay() -> None:
 
 def aged(age_h: float, ratio: float) -> PodAcceptance:
     started_s = 100 * HOUR_S - age_h * HOUR_S
-    return PodAcceptance(f"{age_h}h-{ratio}", started_s, 5e3, 4e3, 4e3 * ratio, 100 * HOUR_S)
+    return PodAcceptance(
+        pod=f"{age_h}h-{ratio}",
+        started_at_s=started_s,
+        drafts=5e3,
+        expected=4e3,
+        accepted=4e3 * ratio,
+        at_s=100 * HOUR_S,
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,7 +365,14 @@ def test_a_few_steps_at_another_depth_are_nothing_to_tell(share: float, *, told:
         Cell(4, depth, StepKind.DECODE): CellCounts(steps, 0.01 * steps, steps, 4 * steps)
         for depth, steps in ((3, 1000 * (1 - share)), (1, 1000 * share))
     }
-    delta = PodDelta("pod-0", START_S, START_S + 30, EngineCounts(), counted, {})
+    delta = PodDelta(
+        pod="pod-0",
+        from_s=START_S,
+        to_s=START_S + 30,
+        engine=EngineCounts(),
+        cells=counted,
+        drafts={},
+    )
     look: Any = Of(
         snapshot=Of(state=Of(looks={"pod-0": Of(depth_generation=7)})),
         document=DepthDocument(7, flat(3, 16)),
@@ -408,7 +429,7 @@ def test_at_depth_0_it_never_pays_only_if_that_is_beyond_doubt(sd: float, *, tol
     def gain(_: int, to: int, start: int) -> Gain:
         behind = 0.01 if to != start else 0.0
         spread = sd if to != start else 0.0
-        return Gain(-behind, spread, step_time_measured=True, survival_measured=True)
+        return Gain(mean=-behind, sd=spread, step_time_measured=True, survival_measured=True)
 
     policy = Of(
         shares={8: 1.0}, depths={8: 0}, bounds=Of(depths=(0, 1, 2, 3)), evidence=Of(gain=gain)

@@ -41,7 +41,7 @@ FLAT_OPTIMUM = (0.8,) * 16
 
 
 def gain(mean: float, sd: float, *, measured: bool = True) -> Gain:
-    return Gain(mean, sd, step_time_measured=measured, survival_measured=True)
+    return Gain(mean=mean, sd=sd, step_time_measured=measured, survival_measured=True)
 
 
 # The value of knowing
@@ -87,7 +87,7 @@ def policy() -> Policy:
 
 def option(policy: Policy, each: Gain) -> DepthOption:
     start = policy.depths[4]
-    return DepthOption(4, start, start + 1, each, share=1.0)
+    return DepthOption(bucket=4, start=start, to=start + 1, gain=each, share=1.0)
 
 
 def test_a_probe_that_teaches_nothing_is_not_made(policy: Policy) -> None:
@@ -328,7 +328,9 @@ def test_where_the_probing_pod_never_was_the_same_may_be_tried_at_once() -> None
     fleet = Fleet(acceptance=EASY, jitter=0).run(240)
     assert fleet.document is not None
     known = [each for each in fleet.state.visits if each.bucket == 4]
-    probe = Probe("pod-0", ((4, 2), (16, 2)), fleet.now_s, fleet.now_s)
+    probe = Probe(
+        pod="pod-0", depths=((4, 2), (16, 2)), started_at_s=fleet.now_s, in_force_at_s=fleet.now_s
+    )
     pods = {"pod-0": flat(2, SETTINGS.max_batch)}
     fleet.document = replace(fleet.document, pods=pods)
     fleet.pods[0].schedule = pods["pod-0"]

@@ -52,7 +52,7 @@ class Known(Evidence):
         ahead = self.values.get(to, 0.0) - self.values.get(start, 0.0)
         if isinstance(self.text, Survival) and self.text.horizon == NORMAL:
             ahead = self.normal_gain
-        return Gain(ahead, 1e-6, step_time_measured=True, survival_measured=True)
+        return Gain(mean=ahead, sd=1e-6, step_time_measured=True, survival_measured=True)
 
     def tpot_seconds(self, bucket: int, depth: int) -> float | None:
         del bucket
@@ -70,18 +70,18 @@ def at_depth(
 ) -> Policy:
     """All the load at batch 4; drafts were last seen so long ago."""
     evidence = Known(
-        replace(known or Survival(), at_s=START_S - idle_s),
-        StepTimes(),
-        Traffic().updated(LOAD, START_S, 30.0),
-        START_S,
-        7,
+        text=replace(known or Survival(), at_s=START_S - idle_s),
+        step_times=StepTimes(),
+        traffic=Traffic().updated(LOAD, START_S, 30.0),
+        now_s=START_S,
+        deepest=7,
         values=values,
         normal_gain=normal_gain,
     )
     return Policy(
-        evidence,
-        {2: 3, 4: depth, 8: 3},
-        Bounds(depths=tuple(range(8)), tokens=3, min_gain=min_gain),
+        evidence=evidence,
+        depths={2: 3, 4: depth, 8: 3},
+        bounds=Bounds(depths=tuple(range(8)), tokens=3, min_gain=min_gain),
         visits=(),
     )
 
@@ -249,7 +249,9 @@ def due(blind: Fleet) -> Situation:
     assert blind.document is not None
     given = assess(blind.snapshot(), blind.document)
     visits = tuple(
-        Visit(bucket, depth, given.now_s, given.state.survival.epoch, times=3)
+        Visit(
+            bucket=bucket, depth=depth, at_s=given.now_s, epoch=given.state.survival.epoch, times=3
+        )
         for bucket in given.policy.depths
         for depth in range(8)
     )
@@ -302,7 +304,9 @@ def test_without_probing_it_does_not_look(due: Situation) -> None:
 
 
 def test_where_an_slo_bears_nothing_it_does_not_look(due: Situation) -> None:
-    tail = Tail(((0.04, 900.0), (0.05, 950.0), (1e9, 1000.0)), 30.0, due.now_s)
+    tail = Tail(
+        tpot=((0.04, 900.0), (0.05, 950.0), (1e9, 1000.0)), seconds_sum=30.0, at_s=due.now_s
+    )
     assert tail.slow_seconds is not None
 
     def looks(slo: Slo) -> bool:
@@ -318,7 +322,13 @@ def carried_on(
 ) -> tuple[TuningDecision | None, Situation]:
     """What becomes of a look that has seen so many steps."""
     probe = Probe(
-        due.snapshot.pods[0].name, ((4, 1),), due.now_s - 4, due.now_s - 3, steps, 1, sentinel
+        pod=due.snapshot.pods[0].name,
+        depths=((4, 1),),
+        started_at_s=due.now_s - 4,
+        in_force_at_s=due.now_s - 3,
+        steps=steps,
+        looks=1,
+        sentinel=sentinel,
     )
     return continue_probe(due.with_state(replace(due.state, probe=probe)), probe)
 
@@ -360,7 +370,13 @@ def test_a_look_counts_neither_as_a_visit_nor_against_the_probes_budget(due: Sit
 def test_a_look_that_saw_nothing_has_cost_nothing(due: Situation) -> None:
     """Its traffic went away, and it waited for more."""
     began_at_s = due.now_s - 1000
-    probe = Probe(due.snapshot.pods[0].name, ((4, 1),), began_at_s, began_at_s + 1, sentinel=True)
+    probe = Probe(
+        pod=due.snapshot.pods[0].name,
+        depths=((4, 1),),
+        started_at_s=began_at_s,
+        in_force_at_s=began_at_s + 1,
+        sentinel=True,
+    )
     _, after = continue_probe(due.with_state(replace(due.state, probe=probe)), probe)
     assert after.state.sentinel_ended_at_s == due.now_s
     assert after.state.sentinel_lasted_s == due.state.sentinel_lasted_s

@@ -10,7 +10,7 @@ from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.state import Cohort, TuningState
 
 DOCUMENT = DepthDocument(7, flat(3, 16), {"other": flat(5, 16)})
-COHORT = Cohort("", ("other",), flat(5, 16), TuningState())
+COHORT = Cohort(device="", pods=("other",), schedule=flat(5, 16), state=TuningState())
 
 
 def decision(depth: int, action: Action = Action.HOLD, **changes_: object) -> TuningDecision:
@@ -71,7 +71,7 @@ def test_room_is_that_of_all_and_unknown_where_it_is_of_some() -> None:
 
 def test_alarms_of_all_stand_and_each_kind_once() -> None:
     of_rest, of_cohort, other = (
-        Alarm(kind, reason, whose, "", 1.0)
+        Alarm(kind=kind, reason=reason, message=whose, recommendation="", since_s=1.0)
         for kind, reason, whose in (
             (AlarmKind.DRAFT_MISMATCH, Reason.ACCEPTANCE_CLIFF, "rest"),
             (AlarmKind.DRAFT_MISMATCH, Reason.NOTHING_ACCEPTED, "cohort"),
@@ -87,7 +87,7 @@ def test_alarms_of_all_stand_and_each_kind_once() -> None:
 
 
 def test_who_changes_cohorts_is_told_and_of_many_some() -> None:
-    gpus = Cohort("H200", tuple("abcde"), flat(3, 16), TuningState())
+    gpus = Cohort(device="H200", pods=tuple("abcde"), schedule=flat(3, 16), state=TuningState())
 
     assert changes([], [gpus], "abcde") == (
         "From now on a, b, c and 2 more pods on H200 are tuned apart."

@@ -21,11 +21,20 @@ WINDOW_S = 30.0
 def drafted(pod: str, rate: float, at_s: float, drafts: float = 1000.0) -> PodDelta:
     """One window in which a share of the first drafts was accepted."""
     cells = {DraftCell(4, 1): DraftCounts(drafts, (rate * drafts,))}
-    return PodDelta(pod, at_s - WINDOW_S, at_s, EngineCounts(), {}, cells)
+    return PodDelta(
+        pod=pod, from_s=at_s - WINDOW_S, to_s=at_s, engine=EngineCounts(), cells={}, drafts=cells
+    )
 
 
 def look(pod: str, started_at_s: float) -> PodCounters:
-    return PodCounters(pod, 0.0, started_at_s, EngineCounts(), live_depth=True, depth_generation=1)
+    return PodCounters(
+        pod=pod,
+        at_s=0.0,
+        started_at_s=started_at_s,
+        engine=EngineCounts(),
+        live_depth=True,
+        depth_generation=1,
+    )
 
 
 def after(*rates: float, normal: bool = True) -> Acceptance:

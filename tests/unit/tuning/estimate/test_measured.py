@@ -12,7 +12,14 @@ from fathom.tuning.estimate.measured import Measured, measure, pooled
 def drafted(pod: str, *accepted: float) -> PodDelta:
     """A window of one pod: a hundred drafts, and how many were accepted at each position."""
     drafts = {DraftCell(4, len(accepted)): DraftCounts(100.0, accepted)}
-    return PodDelta(pod, 0.0, 10.0, EngineCounts(generation_tokens=500.0), {}, drafts)
+    return PodDelta(
+        pod=pod,
+        from_s=0.0,
+        to_s=10.0,
+        engine=EngineCounts(generation_tokens=500.0),
+        cells={},
+        drafts=drafts,
+    )
 
 
 def test_survival_is_over_the_drafts_of_all_pods_that_were_deep_enough() -> None:
@@ -29,7 +36,17 @@ def test_survival_ends_where_no_draft_got() -> None:
 
 def part(rate: float, length: float, batch: float, gain: float | None = 0.0) -> Measured:
     """One window of some pods."""
-    return Measured(100.0, 30.0, rate, batch, length, (length - 1) / 3, (0.5,), 0.01, gain)
+    return Measured(
+        at_s=100.0,
+        window_seconds=30.0,
+        tokens_per_second=rate,
+        mean_batch=batch,
+        acceptance_length=length,
+        acceptance_rate=(length - 1) / 3,
+        survival=(0.5,),
+        tpot_seconds=0.01,
+        gain=gain,
+    )
 
 
 def test_what_pods_make_that_are_tuned_apart_adds_up() -> None:

@@ -68,7 +68,7 @@ def test_a_fleet_goes_on_from_what_was_learnt_by_doublings() -> None:
 
 def test_a_probe_that_ran_meanwhile_ends_by_itself() -> None:
     """It was begun for batches 5 to 8, of which it is remembered for the largest."""
-    probe = Probe("pod-0", ((8, 3),), started_at_s=THEN_S - 5, in_force_at_s=THEN_S - 3)
+    probe = Probe(pod="pod-0", depths=((8, 3),), started_at_s=THEN_S - 5, in_force_at_s=THEN_S - 3)
     fleet = Fleet(acceptance=EASY, concurrency=6, jitter=2, now_s=THEN_S)
     fleet.state = replace(LEARNT, probe=probe)
     tried = (DepthRange(1, 4, 7), DepthRange(5, 8, 3), DepthRange(9, 16, 7))

@@ -107,7 +107,9 @@ def learned(*windows: PodDelta) -> Evidence:
         times = step_filter.updated(times, [each], prompts)
         traffic = traffic.updated(each.cells, at_s, WINDOW_S)
         survival = survival.updated(trials(each.drafts), at_s)
-    return Evidence(survival, times, traffic, at_s, deepest=7, prompts=prompts)
+    return Evidence(
+        text=survival, step_times=times, traffic=traffic, now_s=at_s, deepest=7, prompts=prompts
+    )
 
 
 def gain(evidence: Evidence) -> Gain:

@@ -8,7 +8,14 @@ from fathom.tuning.estimate.settled import HALF_LIFE_S, Residence
 def delta(*, steps: float = 1000.0, batch: float = 20.0, finished: float = 50.0) -> PodDelta:
     """Ten seconds in steps of a hundredth of one."""
     cells = {Cell(20, 3, StepKind.DECODE): CellCounts(steps, steps / 100, 0.0, steps * batch)}
-    return PodDelta("pod", 0.0, 10.0, EngineCounts(finished_requests=finished), cells, {})
+    return PodDelta(
+        pod="pod",
+        from_s=0.0,
+        to_s=10.0,
+        engine=EngineCounts(finished_requests=finished),
+        cells=cells,
+        drafts={},
+    )
 
 
 def test_twenty_requests_of_which_five_end_each_second_stay_for_four() -> None:

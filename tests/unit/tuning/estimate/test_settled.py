@@ -33,7 +33,9 @@ def drafts(depth: int, good: float | None = None, *, count: float = 4000.0) -> D
 
 def delta(*each: tuple[int, DraftCounts], from_s: float = 100.0) -> PodDelta:
     cells = {DraftCell(64, depth): counts for depth, counts in each}
-    return PodDelta("pod", from_s, from_s + 10, EngineCounts(), {}, cells)
+    return PodDelta(
+        pod="pod", from_s=from_s, to_s=from_s + 10, engine=EngineCounts(), cells={}, drafts=cells
+    )
 
 
 LONG_HELD = [Held("pod", 3, 0.0)]

@@ -238,7 +238,14 @@ def test_prompts_that_are_longer_for_a_while_slow_no_pod() -> None:
 
 def at_batch(at_s: float, batch: float) -> PodDelta:
     cell = CellCounts(1000, 10.0, 1000, 1000 * batch)
-    return PodDelta("a", at_s - 10, at_s, EngineCounts(), {Cell(8, 3, D): cell}, {})
+    return PodDelta(
+        pod="a",
+        from_s=at_s - 10,
+        to_s=at_s,
+        engine=EngineCounts(),
+        cells={Cell(8, 3, D): cell},
+        drafts={},
+    )
 
 
 @pytest.mark.parametrize(("after_s", "kept"), [(10.0, 0.7), (1e6, 0.0)])

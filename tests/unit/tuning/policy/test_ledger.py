@@ -30,11 +30,13 @@ def ran(depth: int, seconds: float, pod: str = "pod-0") -> PodDelta:
     steps = seconds / 0.012
     cell = Cell(4, depth, StepKind.DECODE)
     counts = CellCounts(steps, seconds, 10 * steps, 4 * steps)
-    return PodDelta(pod, 0.0, seconds, EngineCounts(), {cell: counts}, {})
+    return PodDelta(
+        pod=pod, from_s=0.0, to_s=seconds, engine=EngineCounts(), cells={cell: counts}, drafts={}
+    )
 
 
 def behind(share: float, kept_s: float = HOUR_S) -> Ledger:
-    return Ledger(-share * 1000.0, 1000.0, kept_s, START_S)
+    return Ledger(gained_seconds=-share * 1000.0, busy_seconds=1000.0, kept_s=kept_s, at_s=START_S)
 
 
 # What is entered
@@ -56,7 +58,7 @@ def test_what_nothing_is_known_of_is_not_entered() -> None:
 
 
 def test_the_past_is_forgotten_over_an_hour() -> None:
-    before = Ledger(-100.0, 1000.0, HOUR_S, START_S)
+    before = Ledger(gained_seconds=-100.0, busy_seconds=1000.0, kept_s=HOUR_S, at_s=START_S)
     after = before.updated([ran(3, 1.0)], over_three, START_S + HOUR_S)
     assert after.busy_seconds == pytest.approx(1000 / exp(1) + 1)
     assert after.gained_seconds == pytest.approx(-100 / exp(1))

@@ -31,7 +31,9 @@ def test_what_failed_under_this_traffic_is_no_move_until_the_traffic_changes() -
     policy = policy_back_at_the_start()
     survival = policy.evidence.text
     now_s = policy.evidence.now_s
-    failed = replace(policy, visits=(Visit(4, 7, now_s, survival.epoch, failed=True),))
+    failed = replace(
+        policy, visits=(Visit(bucket=4, depth=7, at_s=now_s, epoch=survival.epoch, failed=True),)
+    )
     other_traffic = replace(
         failed,
         evidence=replace(failed.evidence, text=replace(survival, epoch=survival.epoch + 1)),
@@ -61,7 +63,9 @@ def tried(policy: Policy, times: int, rested_s: float) -> Policy:
     at_s, epoch = policy.evidence.now_s - rested_s, policy.evidence.text.epoch
     depths = policy.bounds.depths
     visits = (
-        Visit(bucket, each, at_s, epoch, times) for bucket in policy.depths for each in depths
+        Visit(bucket=bucket, depth=each, at_s=at_s, epoch=epoch, times=times)
+        for bucket in policy.depths
+        for each in depths
     )
     return replace(policy, visits=tuple(visits))
 

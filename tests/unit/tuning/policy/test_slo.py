@@ -54,12 +54,12 @@ def finished(
     )
     engine = EngineCounts(tpot_seconds_sum=mean_s * requests, tpot_count=requests)
     return PodDelta(
-        "pod-0",
-        at_s - 30,
-        at_s,
-        engine,
-        {Cell(8, depth, StepKind.DECODE): CellCounts(tokens=100 * requests)},
-        {},
+        pod="pod-0",
+        from_s=at_s - 30,
+        to_s=at_s,
+        engine=engine,
+        cells={Cell(8, depth, StepKind.DECODE): CellCounts(tokens=100 * requests)},
+        drafts={},
         tpot=(*histogram, (inf, float(requests))),
     )
 
@@ -171,7 +171,9 @@ def learnt() -> Policy:
         policy,
         evidence=replace(policy.evidence, step_times=replace(times, cells=deeper)),
         depths=dict.fromkeys(policy.depths, 3),
-        visits=tuple(Visit(8, depth, now_s, epoch) for depth in (4, 5, 6, 7)),
+        visits=tuple(
+            Visit(bucket=8, depth=depth, at_s=now_s, epoch=epoch) for depth in (4, 5, 6, 7)
+        ),
     )
 
 

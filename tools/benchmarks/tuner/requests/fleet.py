@@ -81,7 +81,9 @@ class TunedFleet:
 
     def _decide(self) -> None:
         pods = tuple(
-            TunedPod(engine.name, ready=True, ready_for_s=self.now_s, counters=self._look(engine))
+            TunedPod(
+                name=engine.name, ready=True, ready_for_s=self.now_s, counters=self._look(engine)
+            )
             for engine in self.engines
         )
         decision = decide(
