@@ -46,7 +46,7 @@ def busy(telemetry: Telemetry) -> None:
     """A moment in the life of an operator with one resource that is well, and one that is not."""
     for key, well in ((GOOD, True), (BAD, False)):
         with telemetry.timed():
-            telemetry.decided(key, "Hold", Reason.EXPLOITING)
+            telemetry.decided(key, "Hold", Reason.AT_BEST)
             telemetry.wrote(key, "ConfigMap", "patch")
             telemetry.failed(key)
         ready = Reason.ALL_REPLICAS_READY if well else Reason.REPLICAS_NOT_READY

@@ -21,7 +21,7 @@ CLIFF = Alarm(
 )
 ONE_POD = replace(CLIFF, reason=Reason.ONE_POD_DIFFERS, message="pod-2 accepts 40%.")
 NEVER = replace(
-    CLIFF, kind=AlarmKind.SPECULATION_NEVER_PAYS, reason=Reason.SLOWER_THAN_WITHOUT, message="No."
+    CLIFF, kind=AlarmKind.SPECULATION_NEVER_PAYS, reason=Reason.SPECULATION_SLOWER, message="No."
 )
 
 Raise = Callable[..., None]

@@ -138,9 +138,9 @@ async def test_while_it_is_not_known_what_the_spec_asks_for_nothing_rolls(key: s
     await passes(harness, 120)
     assert harness.kube.names(DEPLOYMENT) == [before]
     degraded = harness.condition("Degraded")
-    assert (degraded["status"], degraded["reason"]) == ("True", "KeptUnreadable")
+    assert (degraded["status"], degraded["reason"]) == ("True", "StateUnreadable")
     assert f"{key} of ConfigMap kimi-tuning cannot be read" in degraded["message"]
-    assert harness.condition("Progressing")["reason"] == "KeptUnreadable"
+    assert harness.condition("Progressing")["reason"] == "StateUnreadable"
 
     harness.edit({"replicas": 5})
     await passes(harness, 5)
@@ -166,7 +166,7 @@ async def test_who_takes_the_junk_away_ends_the_waiting() -> None:
     harness.models |= HUB_IS_DOWN
     harness.restart()
     await passes(harness, 60)
-    assert harness.condition("Degraded")["reason"] == "KeptUnreadable"
+    assert harness.condition("Degraded")["reason"] == "StateUnreadable"
     config_map = copy.deepcopy(harness.kube.find(CONFIG_MAP, "kimi-tuning"))
     del config_map["data"]["models.json"]
     harness.kube.put(CONFIG_MAP, config_map)

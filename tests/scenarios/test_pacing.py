@@ -40,7 +40,7 @@ def counting(harness: LoopHarness) -> LoopHarness:
         )
         state = replace(snapshot.state, generation=tick)
         decision = replace(holding(snapshot), wake_after_s=5, measured=measured, state=state)
-        reason = Reason.PROBING if tick % 2 else Reason.EXPLOITING
+        reason = Reason.PROBING if tick % 2 else Reason.AT_BEST
         return replace(decision, message=f"{tick} steps.", reason=reason)
 
     harness.decide = decide
@@ -57,7 +57,7 @@ async def test_steady_traffic_costs_one_status_and_one_tuning_write_a_minute(
     assert counting.status["measured"]["tokensPerSecond"] > 1000
     assert counting.status["measured"]["acceptanceLength"] == "3.00"
     assert counting.status["measured"]["gainPercent"] == "10.0"
-    assert counting.status["tuning"]["summary"] in {"Auto/Exploiting", "Auto/Probing"}
+    assert counting.status["tuning"]["summary"] in {"Auto/AtBest", "Auto/Probing"}
 
 
 async def test_a_restarted_operator_has_nothing_urgent_to_say(counting: LoopHarness) -> None:

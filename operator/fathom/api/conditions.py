@@ -1,6 +1,9 @@
 """Condition types and reasons. Reasons are part of the API: scripts and alerts match on them."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 
 class ConditionType(StrEnum):
@@ -85,7 +88,7 @@ class Reason(StrEnum):
     WEIGHTS_NOT_FETCHED = "WeightsNotFetched"
     DEPTH_NOT_OBEYED = "DepthNotObeyed"
     ENGINE_DIFFERS = "EngineDiffers"
-    KEPT_UNREADABLE = "KeptUnreadable"
+    STATE_UNREADABLE = "StateUnreadable"
     # DraftCompatible
     KNOWN_PAIR = "KnownPair"
     COMPATIBLE = "Compatible"
@@ -99,7 +102,7 @@ class Reason(StrEnum):
     ADVISING = "Advising"
     MEASURING = "Measuring"
     PROBING = "Probing"
-    EXPLOITING = "Exploiting"
+    AT_BEST = "AtBest"
     MOVED = "Moved"
     RETURNED = "ReturnedToTokens"
     PINNED = "Pinned"
@@ -118,13 +121,18 @@ class Reason(StrEnum):
     OLDER_REPLICAS_ACCEPT_LESS = "OlderReplicasAcceptLess"
     TOO_GOOD_TO_BE_TRUE = "TooGoodToBeTrue"
     NOTHING_ACCEPTED = "NothingAccepted"
-    OTHER_DEPTH_THAN_ASKED = "OtherDepthThanAsked"
-    SLOWER_THAN_WITHOUT = "SlowerThanWithout"
+    DEPTH_MISMATCH = "DepthMismatch"
+    SPECULATION_SLOWER = "SpeculationSlower"
     CLEARED = "Cleared"
     # The engine
     ENGINE_VERSION_UNKNOWN = "EngineVersionUnknown"
     LIVE_DEPTH_UNSUPPORTED = "LiveDepthUnsupported"
     DRAFTING_DISABLED = "DraftingDisabled"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Reason | None":
+        """A name that an earlier release wrote into its state."""
+        return _EARLIER_NAMES.get(str(value))
 
 
 class EventReason(StrEnum):
@@ -155,3 +163,13 @@ class EventReason(StrEnum):
     STALE_READ = "StaleRead"
     STATUS_REFUSED = "StatusRefused"
     INTERNAL_ERROR = "InternalError"
+
+
+_EARLIER_NAMES: Final[Mapping[str, Reason]] = MappingProxyType(
+    {
+        "KeptUnreadable": Reason.STATE_UNREADABLE,
+        "Exploiting": Reason.AT_BEST,
+        "OtherDepthThanAsked": Reason.DEPTH_MISMATCH,
+        "SlowerThanWithout": Reason.SPECULATION_SLOWER,
+    }
+)

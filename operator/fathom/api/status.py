@@ -147,7 +147,7 @@ class TuningStatus(ApiModel):
     """What the tuner does, and why."""
 
     summary: str = ""
-    """Mode and what the tuner does, such as Auto/Exploiting."""
+    """Mode and what the tuner does, such as Auto/AtBest."""
     last_decision: DecisionStatus | None = None
     """The newest decision worth a line in the history."""
     history: Annotated[tuple[DecisionStatus, ...], Field(max_length=10)] = ()

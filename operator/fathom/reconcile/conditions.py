@@ -144,7 +144,7 @@ def _refused(findings: Findings) -> Finding | None:
 
 def _unread(findings: Findings) -> Finding | None:
     unread = findings.checkpoint_unread
-    return _true(Reason.KEPT_UNREADABLE, unread) if unread else None
+    return _true(Reason.STATE_UNREADABLE, unread) if unread else None
 
 
 def _rolled_back(findings: Findings) -> Finding | None:

@@ -73,7 +73,7 @@ def hold_of(
     if not intent.awaited or vetoed:
         return None
     if checkpoint.unread and running.keys() != {intent.revision}:
-        progress = Progress(Reason.KEPT_UNREADABLE, _unread(checkpoint, objects, intent))
+        progress = Progress(Reason.STATE_UNREADABLE, _unread(checkpoint, objects, intent))
         return Hold(progress=progress, until="it is known what the spec asks for", frozen=True)
     left_s = PATIENCE_S - (now_s - first_seen.at_s)
     if intent.revision in running or left_s <= 0:

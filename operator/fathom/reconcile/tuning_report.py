@@ -20,7 +20,7 @@ _WORKING: Final = frozenset(
         Reason.ADVISING,
         Reason.MEASURING,
         Reason.PROBING,
-        Reason.EXPLOITING,
+        Reason.AT_BEST,
         Reason.MOVED,
         Reason.PINNED,
         Reason.RETURNED,

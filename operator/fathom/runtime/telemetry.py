@@ -100,7 +100,7 @@ class Telemetry:
         self._numbers = {name: self._of_a_resource(Gauge, name, text) for name, text, _ in _NUMBERS}
         self._overdue = self._of_a_resource(
             Gauge,
-            "fathom_pass_overdue_seconds",
+            "fathom_reconcile_overdue_seconds",
             "Seconds since the next pass should have begun.",
         )
 

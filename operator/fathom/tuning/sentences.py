@@ -69,7 +69,7 @@ def stays_alone(
         for bucket, each in left.items()
         if each
     )
-    return Reason.EXPLOITING, f"No other depth is an option: {text}."
+    return Reason.AT_BEST, f"No other depth is an option: {text}."
 
 
 def stays(options: Iterable[DepthOption], max_batch: int, min_gain: float) -> tuple[Reason, str]:
@@ -82,9 +82,9 @@ def stays(options: Iterable[DepthOption], max_batch: int, min_gain: float) -> tu
     )
     best = max(rivals, key=lambda each: each.gain.mean, default=None)
     if best is None:
-        return Reason.EXPLOITING, "There is no other depth between minTokens and maxTokens."
+        return Reason.AT_BEST, "There is no other depth between minTokens and maxTokens."
     if best.gain.mean <= 0:
-        return Reason.EXPLOITING, f"The depths in force are the best known: {text}."
+        return Reason.AT_BEST, f"The depths in force are the best known: {text}."
     if best.gain.mean < log1p(min_gain):
         return Reason.GAIN_TOO_SMALL, f"No change gains {min_gain:.1%} or more: {text}."
     why = "within the error" if best.gain.step_time_measured else "is to be tried first"

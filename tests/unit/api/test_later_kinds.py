@@ -72,13 +72,13 @@ def condition(kind: str) -> dict[str, str]:
 def test_a_condition_of_a_later_kind_does_not_cost_the_status() -> None:
     status = {
         "conditions": [condition("Ready"), condition("DraftTooWarm"), condition("DraftMismatch")],
-        "tuning": {"summary": "Auto/Exploiting"},
+        "tuning": {"summary": "Auto/AtBest"},
         "quality": {"requestId": "one", "at": "then", "result": "NearlyLossless"},
     }
     found = status_in({"status": status})
     assert found is not None
     assert [each.type for each in found.conditions] == ["Ready", "DraftMismatch"]
-    assert found.tuning.summary == "Auto/Exploiting"
+    assert found.tuning.summary == "Auto/AtBest"
     assert found.quality is None
 
 

@@ -18,7 +18,7 @@ WELL: Mapping[str, tuple[str, str, str]] = {
     "Ready": ("True", "AllReplicasReady", "2 of 2 replicas are ready."),
     "Progressing": ("False", "UpToDate", "every replica is of revision r1."),
     "Degraded": ("False", "AsExpected", ""),
-    "Tuning": ("True", "Exploiting", "The depths in force are the best known."),
+    "Tuning": ("True", "AtBest", "The depths in force are the best known."),
 }
 
 
@@ -134,7 +134,7 @@ def test_one_screen() -> None:
             "acceptanceLength": "2.91",
             "gainPercent": "6.2",
         },
-        tuning={"summary": "Auto/Exploiting"},
+        tuning={"summary": "Auto/AtBest"},
     )
 
     assert shown(given).splitlines() == [
@@ -142,7 +142,7 @@ def test_one_screen() -> None:
         "replicas  2/2 ready, vLLM 0.32.0, EAGLE-3.1",
         "depth     5/3, in force on 2 of 2 ready replicas, since 2026-01-01T00:00:00Z",
         "state     UpToDate: every replica is of revision r1.",
-        "why       Auto/Exploiting: The depths in force are the best known.",
+        "why       Auto/AtBest: The depths in force are the best known.",
         "traffic   4321 tokens per second, batch 7.9, acceptance length 2.91, at 2026-01-01T00:05Z",
         "gain      +6.2 % over your own depth, tokens",
         "next      Nothing.",

@@ -94,7 +94,7 @@ WELL = told(Degraded="AsExpected", Progressing="UpToDate")
                 ("PodFailing", "Scaling", True),
                 ("InvalidSpec", "UpToDate", False),
                 ("ApiMissing", "UpToDate", False),
-                ("KeptUnreadable", "KeptUnreadable", False),
+                ("StateUnreadable", "StateUnreadable", False),
             )
         ),
     ],

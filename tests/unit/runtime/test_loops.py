@@ -155,7 +155,7 @@ async def test_a_clock_that_is_set_makes_no_loop_overdue(
         await until(lambda: harness.metrics.asked, "a pass")
         harness.clock.set_forward_s = set_forward_s
         assert loops.overdue() == ()
-        assert registry.get_sample_value("fathom_pass_overdue_seconds", labels) == 0
+        assert registry.get_sample_value("fathom_reconcile_overdue_seconds", labels) == 0
         harness.metrics.asked = []
         loops.wake(KEY)
 

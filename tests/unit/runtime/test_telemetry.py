@@ -124,9 +124,9 @@ async def test_a_gain_that_somebody_else_wrote_stops_nothing(harness: LoopHarnes
 
 async def test_a_pass_that_does_not_begin_is_overdue(harness: LoopHarness, loops: Loops) -> None:
     loops.seen(KEY)
-    assert shown(harness, "fathom_pass_overdue_seconds") == 0
+    assert shown(harness, "fathom_reconcile_overdue_seconds") == 0
     harness.clock.at_s += 400
-    assert shown(harness, "fathom_pass_overdue_seconds") == 400
+    assert shown(harness, "fathom_reconcile_overdue_seconds") == 400
 
 
 def test_whether_it_acts_is_asked_at_each_scrape() -> None:

@@ -126,7 +126,7 @@ def test_without_drafting_no_alarm_of_drafts_goes_on() -> None:
     fleet = Fleet(acceptance=EASY).run(30)
     watch = Watch(
         kind=AlarmKind.SPECULATION_NEVER_PAYS,
-        reason=Reason.SLOWER_THAN_WITHOUT,
+        reason=Reason.SPECULATION_SLOWER,
         message="It never pays.",
         recommendation="Turn it off.",
         first_seen_s=START_S,
@@ -226,7 +226,7 @@ def test_goodput_says_where_the_slo_leaves_no_other_depth() -> None:
     for pod in fleet.pods:
         pod.difficulty_sd = 0.3
     fleet.run(600)
-    assert last(fleet).reason is Reason.EXPLOITING
+    assert last(fleet).reason is Reason.AT_BEST
     assert last(fleet).message == (
         "No other depth is an option: batch 4 stays at 3: depth 1 would miss the SLO; "
         "depth 7 would miss the SLO."

@@ -23,9 +23,9 @@ def option(mean: float, bucket: int = 8) -> DepthOption:
 @pytest.mark.parametrize(
     ("means", "reason", "begins"),
     [
-        ([], Reason.EXPLOITING, "There is no other depth"),
-        ([-0.02, -0.01], Reason.EXPLOITING, "The depths in force are the best known: batch 8"),
-        ([0.0], Reason.EXPLOITING, "The depths in force are the best known: batch 8"),
+        ([], Reason.AT_BEST, "There is no other depth"),
+        ([-0.02, -0.01], Reason.AT_BEST, "The depths in force are the best known: batch 8"),
+        ([0.0], Reason.AT_BEST, "The depths in force are the best known: batch 8"),
         ([-0.02, 0.005], Reason.GAIN_TOO_SMALL, "No change gains 2.0% or more: batch 8"),
         ([0.005, 0.04], Reason.GAIN_UNCERTAIN, "A gain is possible, but within the error: batch"),
     ],

@@ -286,3 +286,19 @@ def trials_in(found: object) -> Iterator[dict[str, list[float]]]:
         found = list(found.values())
     for each in found if isinstance(found, list) else ():
         yield from trials_in(each)
+
+
+@pytest.mark.parametrize("earlier", ["OtherDepthThanAsked", "SlowerThanWithout"])
+def test_reasons_of_an_earlier_release_are_read_by_their_new_names(earlier: str) -> None:
+    watch = Watch(
+        kind=AlarmKind.SUSPICIOUS_ACCEPTANCE,
+        reason=Reason.DEPTH_MISMATCH,
+        message="m",
+        recommendation="r",
+        first_seen_s=1.0,
+        last_seen_s=2.0,
+    )
+    text = TuningState(watches=(watch,)).to_json().replace("DepthMismatch", earlier)
+    assert earlier in text
+    (read,) = TuningState.from_json(text).watches
+    assert read.reason in {Reason.DEPTH_MISMATCH, Reason.SPECULATION_SLOWER}

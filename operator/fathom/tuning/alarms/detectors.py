@@ -184,7 +184,7 @@ def _first(pooled: Trials) -> float:
     return pooled.accepted[0] / pooled.reached[0]
 
 
-def other_depth_than_asked(look: Look) -> Sight | None:
+def depth_mismatch(look: Look) -> Sight | None:
     """Engines that report the generation in force, yet count steps at other depths."""
     generation = look.document.generation
     for each in look.deltas:
@@ -205,7 +205,7 @@ def other_depth_than_asked(look: Look) -> Sight | None:
     return None
 
 
-def slower_than_without(look: Look) -> Sight | None:
+def speculation_slower(look: Look) -> Sight | None:
     """Depth 0 is better than all others, beyond doubt, at every batch under load."""
     policy = look.policy
     shares = policy.shares

@@ -116,8 +116,8 @@ ALARMS: Final = (
     ),
     AlarmRow(
         kind=AlarmKind.SUSPICIOUS_ACCEPTANCE,
-        reason=Reason.OTHER_DEPTH_THAN_ASKED,
-        sees=detectors.other_depth_than_asked,
+        reason=Reason.DEPTH_MISMATCH,
+        sees=detectors.depth_mismatch,
         lasts_s=5 * _MINUTE_S,
         when=f"more than {detectors.OTHER_DEPTH_SHARE:.0%} of a pod's steps verify another number "
         "of drafts than the schedule that it reports to be in force asks for",
@@ -127,8 +127,8 @@ ALARMS: Final = (
     ),
     AlarmRow(
         kind=AlarmKind.SPECULATION_NEVER_PAYS,
-        reason=Reason.SLOWER_THAN_WITHOUT,
-        sees=detectors.slower_than_without,
+        reason=Reason.SPECULATION_SLOWER,
+        sees=detectors.speculation_slower,
         lasts_s=2 * _HOUR_S,
         when="depth 0 is better beyond doubt than every other, at every batch under load; with "
         "minTokens above 0 depth 0 never runs and is only predicted, so the loss must exceed "

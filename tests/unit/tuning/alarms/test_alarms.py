@@ -378,21 +378,21 @@ def test_a_few_steps_at_another_depth_are_nothing_to_tell(share: float, *, told:
         document=DepthDocument(7, flat(3, 16)),
         deltas=[delta],
     )
-    assert (detectors.other_depth_than_asked(look) is not None) is told
+    assert (detectors.depth_mismatch(look) is not None) is told
 
 
-def test_an_engine_that_drafts_at_another_depth_than_asked_is_named() -> None:
+def test_an_engine_that_drafts_at_andepth_mismatch_is_named() -> None:
     fleet = hours_long(acceptance=MIDDLE, replicas=3)
     fleet.pods[1].other_depth = 2
     fleet.run(1200)
     alarm = standing(fleet, AlarmKind.SUSPICIOUS_ACCEPTANCE)
 
-    assert alarm.reason is Reason.OTHER_DEPTH_THAN_ASKED
+    assert alarm.reason is Reason.DEPTH_MISMATCH
     assert alarm.message.startswith("pod-1 ")
     assert "100%" in alarm.message
 
 
-def test_probes_and_moves_are_no_other_depth_than_asked() -> None:
+def test_probes_and_moves_are_no_depth_mismatch() -> None:
     fleet = Fleet(acceptance=PLAIN, jitter=2).run(600)
     fleet.acceptance = TRICKY
     fleet.run(600)
@@ -411,7 +411,7 @@ def test_a_draft_that_never_pays(least: int) -> None:
     ).run(3 * HOUR_S)
     assert fleet.depth() == least
     alarm = standing(fleet, AlarmKind.SPECULATION_NEVER_PAYS)
-    assert alarm.reason is Reason.SLOWER_THAN_WITHOUT
+    assert alarm.reason is Reason.SPECULATION_SLOWER
     assert "speculation.minTokens: 0" in alarm.recommendation
     assert ("keeps depth 0" in alarm.message) == (least == 0)
 
@@ -435,7 +435,7 @@ def test_at_depth_0_it_never_pays_only_if_that_is_beyond_doubt(sd: float, *, tol
         shares={8: 1.0}, depths={8: 0}, bounds=Of(depths=(0, 1, 2, 3)), evidence=Of(gain=gain)
     )
     look: Any = Of(policy=policy)
-    assert (detectors.slower_than_without(look) is not None) is told
+    assert (detectors.speculation_slower(look) is not None) is told
 
 
 # Whatever the kind

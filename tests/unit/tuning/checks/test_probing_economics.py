@@ -268,7 +268,7 @@ def test_with_probing_disabled_nothing_is_said_to_be_better_that_is_not_expected
     fleet = hours_long(settings=replace(WINDOW_30, tokens=7, probing=False), acceptance=EASY)
     fleet.pods[0].pinned_depth = 6
     fleet.run(HALF_HOUR_S)
-    assert fleet.decisions[-1][1].reason is Reason.EXPLOITING
+    assert fleet.decisions[-1][1].reason is Reason.AT_BEST
 
 
 # Depth 0
