@@ -123,7 +123,7 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         {"model.id": "a/b; rm -rf /"},
         (
             "spec.model.id: this is neither a Hugging Face id (organisation/name) nor an absolute "
-            "path in the pod: write one of them, without hf:// and the like. What lies in a claim "
+            "path in the pod: write one of them, without hf:// and the like. What is in a claim "
             "has a path once cache.claimName or podTemplate mounts it."
         ),
     ),
@@ -144,7 +144,7 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "token in the arguments": (
         {"engine.args": ["--hf-overrides", f'{{"token": "{HUB_TOKEN}"}}']},
         (
-            "spec.engine.args[1]: a Hugging Face token stands here for all to read who may read "
+            "spec.engine.args[1]: a Hugging Face token is readable here for all who may read "
             "pods: revoke it, and put a new one into a Secret, and name that in "
             "spec.model.tokenSecretRef."
         ),
@@ -152,7 +152,7 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "token in the environment": (
         {"engine.env": [{"name": "HF_TOKEN", "value": "secret"}]},
         (
-            "spec.engine.env[0]: HF_TOKEN stands here for all to read who may read pods: put it "
+            "spec.engine.env[0]: HF_TOKEN is readable here for all who may read pods: put it "
             "into a Secret, and name that in spec.model.tokenSecretRef."
         ),
     ),

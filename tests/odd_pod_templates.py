@@ -150,7 +150,7 @@ SCHEMA: Final[Mapping[str, Odd]] = {
         engine(securityContext=[]), refused=f"{AT}.securityContext: must be an object."
     ),
     "nothing in a list": Odd(
-        spec(containers=[None]), refused=".spec.containers[0]: nothing stands here: remove it."
+        spec(containers=[None]), refused=".spec.containers[0]: this is empty: remove it."
     ),
     "a directive that there is not": Odd(
         engine(**{"$patch": "remove"}), refused=f"{AT}: 'remove' is not a $patch directive."
@@ -349,7 +349,7 @@ ENVIRONMENT: Final[Mapping[str, Odd]] = {
     ),
     "a secret in the open": Odd(
         env({"name": "VLLM_API_KEY", "value": "secret"}),
-        refused=f"{AT}.env[0]: VLLM_API_KEY stands here for all to read who may read pods",
+        refused=f"{AT}.env[0]: VLLM_API_KEY is readable here for all who may read pods",
     ),
     "a secret of ours from elsewhere": Odd(
         env({"name": "HF_TOKEN", "value": "$(MINE)"}),
@@ -517,7 +517,7 @@ VOLUMES: Final[Mapping[str, Odd]] = {
         ),
         CACHE,
         refused=f"{AT}.volumeMounts: /cache holds the whole volume cache: spec.cache says what "
-        "lies there. Mount elsewhere.",
+        "is there. Mount elsewhere.",
     ),
     "other weights, with a slash": Odd(
         spec(
@@ -537,7 +537,7 @@ VOLUMES: Final[Mapping[str, Odd]] = {
     "another claim for the cache": Odd(
         spec(volumes=[{"name": "cache", "persistentVolumeClaim": {"claimName": "other"}}]),
         CACHE,
-        refused=".spec.volumes: the volume cache must stay as it is: spec.cache says what lies "
+        refused=".spec.volumes: the volume cache must stay as it is: spec.cache says what is "
         "there; give yours another name.",
     ),
     "the volume of the plugin": Odd(
@@ -664,7 +664,7 @@ HOST: Final[Mapping[str, Odd]] = {
     "a privileged engine, half": Odd(
         engine(securityContext={"privileged": True}),
         refused=".spec.containers: the container vllm cannot be privileged with "
-        "allowPrivilegeEscalation: false, which Fathom sets: set that to true beside it.",
+        "allowPrivilegeEscalation: false, which Fathom sets: set that to true as well.",
     ),
     "a privileged engine": Odd(
         engine(securityContext={"privileged": True, "allowPrivilegeEscalation": True}),
@@ -716,7 +716,7 @@ WORKERS: Final[Mapping[str, Odd]] = {
     "workers: a secret in the open": Odd(
         env({"name": "VLLM_API_KEY", "value": "secret"}),
         GROUP,
-        refused=f"{AT}.env[0]: VLLM_API_KEY stands here for all to read who may read pods",
+        refused=f"{AT}.env[0]: VLLM_API_KEY is readable here for all who may read pods",
         workers=True,
     ),
     "workers: a mount of a volume that is not there": Odd(

@@ -44,7 +44,7 @@ OTHER_TYPES: Final[Mapping[str, tuple[Any, str]]] = {
     "engine.args.1": (["--max-model-len", 4096], f"4096 {QUOTES}"),
     "engine.args.2": (
         ["--seed", "1", None],
-        "nothing stands here, where text belongs: write it, or remove the item.",
+        "this is empty, where text belongs: write it, or remove the item.",
     ),
     "engine.env": ({"A": "b"}, f"this is an object, {ITEMS}, beginning with name."),
     "engine.env.0": (["A=b"], f"this is text, {FIELDS} name."),

@@ -27,7 +27,7 @@ _STREAMED: Final = ("s3://", "gs://", "az://")
 SINGLE_FILE: Final = "model.safetensors"
 _SUFFIX: Final = ".safetensors"
 _LARGEST_BYTES: Final = 1 << 53
-"""Of one file; a hub that tells of more, or of no whole number, tells nothing."""
+"""Size of one file; a hub that reports more, or no whole number, reports nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +38,14 @@ class ModelConfig:
     model_type: str = ""
     hidden_size: int | None = None
     target_hidden_size: int | None = None
-    """Of a draft: the width of the hidden states it was trained on, if not its own."""
+    """Width of the hidden states that a draft was trained on, if not its own."""
     attention_heads: int | None = None
     kv_heads: int | None = None
     head_dim: int | None = None
     layers: int | None = None
     vocab_size: int | None = None
     draft_vocab_size: int | None = None
-    """Of a draft: how many of those tokens it can propose."""
+    """Number of those tokens that a draft can propose."""
     max_position_embeddings: int | None = None
     model_max_length: int | None = None
     rope_scaled: bool = False
@@ -58,7 +58,7 @@ class ModelConfig:
     norm_output: bool = False
     use_aux_hidden_state: bool = True
     speculators_type: str = ""
-    """Of a draft in the speculators format: its method."""
+    """Method of a draft in the speculators format."""
     remote_code: bool = False
     """Whether the repository brings classes of its own."""
     fp8_kv_cache: bool = False
@@ -197,7 +197,7 @@ class Weights:
     """What is known of a model's weight files. None of them is ever read beyond its header."""
 
     total_bytes: int | None = None
-    """Of the files that vLLM loads by default; None: unknown."""
+    """Size of the files that vLLM loads by default; None: unknown."""
     has_d2t: bool | None = None
     """Whether they hold the table from draft tokens to target tokens; None: unknown."""
 
@@ -243,7 +243,7 @@ _MAY_PASS: Final = frozenset({Absence.NOT_YET, Absence.UNREACHABLE, Absence.GATE
 
 
 NO_MODEL: Final = ModelFacts(absence=Absence.NO_MODEL)
-"""Of a draft, for methods that load none."""
+"""Facts of a draft, for methods that load none."""
 
 
 def target_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:

@@ -49,7 +49,7 @@ class CachedModel:
         return sum(sizes) if len(sizes) == len(self._sizes) else None
 
     def present_bytes(self) -> int:
-        """Of finished files and of those under way, never more than the total."""
+        """Bytes of finished files and of those under way, never more than the total."""
         finished = (self._snapshot / path for path in self._sizes)
         found = sum(path.stat().st_size for path in finished if path.exists())
         found += sum(map(self._written, self._partial_files()))

@@ -96,7 +96,7 @@ class Resolved:
 
     @property
     def total_bytes(self) -> int:
-        """Of the files whose size is known."""
+        """Bytes of the files whose size is known."""
         return sum(size or 0 for size in self.sizes.values())
 
 

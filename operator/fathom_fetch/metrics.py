@@ -9,12 +9,12 @@ from prometheus_client.registry import Collector
 from fathom_fetch.cache import CachedModel
 
 PORT: Final = 8080
-"""Of the pod's /metrics."""
+"""Port of the pod's /metrics."""
 
 TOTAL_BYTES: Final = "fathom_fetch_total_bytes"
 """Bytes of the files of one model that are wanted; absent until the hub has said so."""
 PRESENT_BYTES: Final = "fathom_fetch_present_bytes"
-"""Of them, bytes that lie in the cache, those of an earlier fetch included."""
+"""Bytes of them that are in the cache, those of an earlier fetch included."""
 
 MODEL: Final = "model"
 DRAFT: Final = "draft"

@@ -26,7 +26,7 @@ _USER_OF_A_URL = re.compile(r"(?<=://)[^/\s@]+@")
 
 
 def reason(error: Exception, *, role: str, revision: str) -> str:
-    """Of whatever huggingface_hub raised.
+    """Explain whatever huggingface_hub raised.
 
     Args:
         error: that.

@@ -18,7 +18,7 @@ KEPT: Final = (
     *("output_throughput", "mean_tpot_ms", "mean_ttft_ms"),
     *("spec_decode_num_drafts", "spec_decode_per_position_acceptance_rates"),
 )
-"""Of what vLLM writes: the rest grows with the number of requests, or follows from these."""
+"""Values kept of vLLM's: the rest grows with the number of requests, or follows from these."""
 _RESULT: Final = "result.json"
 
 

@@ -5,7 +5,7 @@ A bucket is what is kept of a batch, less one, when it is rounded to its three h
 
 _KEPT_BITS = 3
 _PARTS = 1 << (_KEPT_BITS - 1)
-"""Of each doubling."""
+"""Parts of each doubling."""
 
 
 def bucket_index(batch: int) -> int:

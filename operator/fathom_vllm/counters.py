@@ -50,7 +50,7 @@ STATES = frozenset(
         *(GENERATION, READY, SCHEDULE, READY_SCHEDULE),
     }
 )
-"""Of several engines the least: they are live, idle, or at a generation once all of them are."""
+"""Values of which the least counts: engines are live, idle, or at a generation once all are."""
 
 
 def counters_path(environ: Mapping[str, str]) -> str:

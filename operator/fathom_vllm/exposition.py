@@ -83,7 +83,7 @@ class FathomCollector(Collector):
         counts = read_counts(self._path)
         shown = GaugeMetricFamily(
             "fathom_counters_shown",
-            "0 while no engine's counters can be read: none has started, or it had no room for "
+            "0 while no engine's counters can be read: none has started, or it had no space for "
             "the file and counts for itself; then its log says so",
         )
         shown.add_metric([], float(counts is not None))
@@ -107,7 +107,7 @@ class FathomCollector(Collector):
         overdue = counts.live and self._clock() - counts.looked_at_s > OVERDUE_SECONDS
         if overdue and not self._overdue:
             log.warning(
-                "Fathom: the depth file has not been looked at for %.0f s: its volume does not "
+                "Fathom: the depth file has not been checked for %.0f s: its volume does not "
                 "answer, or the thread that watches it is gone. Depth stays as it is.",
                 self._clock() - counts.looked_at_s,
             )
@@ -139,7 +139,7 @@ def _state(counts: Counts) -> Iterator[Metric]:
     )
     schedule = GaugeMetricFamily(
         "fathom_depth_schedule_hash",
-        "Tells the schedule of that document for this pod from another one; 0: there is none",
+        "Hash of the schedule that this document has for this pod; 0: there is none",
     )
     # An idle engine schedules nothing, but its next step puts in force what lies ready: without
     # this, an idle replica would seem to disobey.
@@ -160,7 +160,7 @@ def _state(counts: Counts) -> Iterator[Metric]:
         ("fathom_hook_seconds", "Seconds spent inside Fathom's hooks", counts.hook_seconds),
         (
             "fathom_transition_steps",
-            "Steps counted in no cell, since they mixed depths or drafted for nobody",
+            "Steps counted in no cell, since they mixed depths or drafted for no request",
             counts.transitions,
         ),
         (

@@ -150,7 +150,7 @@ class SchedulerHook:
             log.error(  # noqa: TRY400 - a full disk needs no traceback
                 "Fathom: the counters' file %s cannot be made: %s. Depth follows the operator's "
                 "document, but nothing is shown on /metrics (fathom_counters_shown is 0), so it is "
-                "not tuned by this engine. Make room there (the volume shm holds what the engine "
+                "not tuned by this engine. Make space there (the volume shm holds what the engine "
                 "shares between its processes), then replace the pod.",
                 path,
                 error,
@@ -211,7 +211,7 @@ class SchedulerHook:
         self._counters.hook_error()
         blown = self._fuse.error(self.now())
         if self._fuse.has_news:
-            log.error("Fathom: an error in the hook; the engine goes on", exc_info=error)
+            log.error("Fathom: an error in the hook; the engine continues", exc_info=error)
         if not blown:
             return
         self._counters.set_live(live=False)

@@ -25,7 +25,7 @@ class FathomStatLogger(StatLoggerBase):  # type: ignore[misc] # vLLM is not inst
             device, version = device_name(_platform()), _version()
             show(os.environ, engine_report(vllm_config, device=device, version=version))
         except Exception:  # noqa: BLE001 - an engine that shows nothing still serves
-            log.exception("Fathom: the counters cannot be shown on /metrics; serving goes on")
+            log.exception("Fathom: the counters cannot be shown on /metrics; serving continues")
 
     def record(self, *args: Any, **kwargs: Any) -> None:
         """Nothing to do: counting happens in the scheduler hook."""

@@ -104,7 +104,7 @@ class ClientOutputs(Protocol):
 
     @property
     def outputs(self) -> Sequence[RequestOutput]:
-        """Of each request that emitted anything; after them, of those that failed."""
+        """Outputs of each request that emitted anything; after them, of those that failed."""
 
     @property
     def scheduler_stats(self) -> StepStats | None:

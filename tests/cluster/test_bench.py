@@ -156,6 +156,6 @@ async def test_without_room_nothing_is_left_and_the_user_is_told_what_it_needs(
     )
 
     assert code == 2, err
-    assert "There is no room for the bench" in err
-    assert "needs what a replica needs, 1 nvidia.com/gpu on one node" in err
+    assert "There is no capacity for the bench" in err
+    assert "what a replica needs: 1 nvidia.com/gpu on one node" in err
     await until(lambda: nothing_left(namespace), "pod and code go with their Job")

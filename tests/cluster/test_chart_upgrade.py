@@ -212,7 +212,7 @@ class Serving:
     """What a change of the operator must leave alone."""
 
     uid: str
-    """Of the resource: it is not another one of the same name."""
+    """Uid of the resource: it is not another one of the same name."""
     pods: frozenset[tuple[str, int]]
     """Each pod, and how often its container was restarted."""
     children: frozenset[str]

@@ -72,7 +72,7 @@ class Moment:
     at_s: float
     writes: Sequence[AuditEvent]
     moves: int
-    """Of the depth."""
+    """Moves of the depth."""
 
     @classmethod
     async def of(cls, operator: Operator) -> "Moment":

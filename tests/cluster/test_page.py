@@ -144,7 +144,7 @@ async def test_a_recording_is_drawn_and_says_that_it_is_one(
         text = await page.locator("main").inner_text()
     for said in (
         "Made from a recording",
-        "60 looks at 2 pods",
+        "60 scrapes of 2 pods",
         "what would have been gained",
         "What it would have decided, and why",
     ):

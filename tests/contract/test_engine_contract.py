@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.depth import DepthDocument, flat
 from fathom.engine.report import asked_by, device_in, differences, report_in
 from fathom_vllm.engine_report import LABELS

@@ -37,7 +37,7 @@ async def test_a_hook_that_always_fails_switches_itself_off(
     assert found.total("fathom_hook_errors_total") == MOST_ERRORS
     assert found.total("fathom_live_depth") == 0
     assert found.total("vllm:spec_decode_num_drafts_total") > 100
-    assert log.count("an error in the hook; the engine goes on") == 1
+    assert log.count("an error in the hook; the engine continues") == 1
     assert f"the hook is off for {FIRST_REST_SECONDS:.0f} s" in log
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fathom.engine.arguments import performance_mode
+from fathom.engine.argument_parser import performance_mode
 from fathom.engine.capability_table import LIVE_DEPTH
 from fathom.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
 from fathom.engine.depth import DepthRange, depth_at

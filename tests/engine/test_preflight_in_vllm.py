@@ -23,7 +23,7 @@ SAYS: Final = {
     "gpt-oss-eagle3": "['Eagle3GptOssForCausalLM'] are not supported",
     "qwen3-moe-eagle3": "attention heads (2) must be divisible by tensor parallel size (4)",
 }
-"""Of broken pairs, in vLLM's words."""
+"""Errors of broken pairs, in vLLM's words."""
 NOTICED_LATER: Final = {"kimi-eagle3.1-mla", "llama-eagle3"}
 """Broken pairs whose configuration vLLM accepts: one that only an old engine gets wrong, and one
 that fails when the first hidden states arrive."""

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from fathom.api.choices import TuningMode
 from fathom.api.suggestions import OPTIONS
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.capability_table import known_names, names_of
 from fathom.engine.flags import FLAGS, engine_args
 from fathom.validation.argument_checks import lone_argument_problems, owned_flag_problems

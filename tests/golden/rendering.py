@@ -49,7 +49,7 @@ def documents_of(text: str) -> list[dict[str, Any]]:
 
 
 def pod_templates(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Of a Deployment, one; of a LeaderWorkerSet, the leader's and the workers'."""
+    """Templates of the pods: a Deployment's one; a LeaderWorkerSet's leader's and workers'."""
     spec = workload["spec"]
     if workload["kind"] == "Deployment":
         return [spec["template"]]
@@ -78,7 +78,7 @@ def workload_of(rendered: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def pod_spec(example: str) -> dict[str, Any]:
-    """Of the pods that serve."""
+    """Spec of the pods that serve."""
     return dict(pod_templates(workload_of(documents(example)))[0]["spec"])
 
 

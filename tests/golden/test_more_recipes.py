@@ -52,7 +52,7 @@ class Recipe:
     ports: tuple[int, ...] = ()
     """Beside the one that serves."""
     more: Mapping[str, Any] = field(default_factory=dict)
-    """Of the container."""
+    """Fields of the container."""
     security: Mapping[str, Any] = field(default_factory=dict)
     added_capabilities: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -31,7 +31,7 @@ BUNDLE = PluginBundle(
     },
     "0123456789ab",
 )
-"""Of its own, so that these files do not change with the plugin."""
+"""Bundle of its own, so that these files do not change with the plugin."""
 PROGRAM = FetchProgram({"fathom_fetch/__init__.py": '"""Fetches."""\n'}, "fedcba987654")
 """As above."""
 

@@ -82,7 +82,7 @@ RESTART = edits(
 
 
 def templates(changes: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of the pods that serve and, in groups, of workers."""
+    """Templates of the pods that serve and, in groups, of workers."""
     sd = resource(changes)
     builders = [pod_template, *([worker_template] if sd.engine.layout.spans_nodes else [])]
     return [build(sd, revision="same", bundle=BUNDLE) for build in builders]

@@ -14,9 +14,9 @@ from fathom.reconcile.loop_state import kept_state, state_data
 from fathom.tuning.assessment import assess
 from fathom.tuning.checks.moves import TAKE_BACK_Z
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
+from fathom.tuning.learned_state import LARGEST_BYTES, TuningState
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import CERTAIN_Z
-from fathom.tuning.state import LARGEST_BYTES, TuningState
 from fathom.tuning.tuner import decide
 from unit.tuning.plant import SETTINGS, START_S, Fleet
 

@@ -26,7 +26,7 @@ from support.waiting import until
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ASKED_AT_THE_START = frozenset({"list", "watch"})
-"""Of a running operator only after minutes: it is started anew."""
+"""Verbs that a running operator uses again only after minutes: it is restarted."""
 POLL_SECONDS = 0.5
 SETTLES_SECONDS = 1.0
 _SAYS = "forbidden"
@@ -114,7 +114,7 @@ class Stage:
 
 
 async def _all_requests(place: Place) -> Sequence[AuditEvent]:
-    """Of an operator that has ended, once the API server logs no more of them."""
+    """Requests of an operator that has ended, once the API server logs no more of them."""
     found = place.operator.requests()
     while True:
         await asyncio.sleep(SETTLES_SECONDS)

@@ -15,7 +15,7 @@ from fathom.api.conditions import AlarmKind, Reason
 from fathom.cluster.missing_pods import CREATION_FAILED
 from fathom.manifests.config_maps import STATE_KEY
 from fathom.tuning.alarms.alarm import Watch
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from local_cluster.kube import MERGE_PATCH, Object
 from support.foreign_kinds import crd
 from support.hub_server import HubServer, Repository, serving

@@ -12,7 +12,7 @@ import pytest
 
 from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT
 from fathom.engine.plugin import plugin_bundle
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.tuner import decide
 from support.loop_harness import START_S, LoopHarness
 

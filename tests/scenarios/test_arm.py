@@ -75,7 +75,7 @@ def pods_with_it(harness: LoopHarness) -> set[str]:
 
 
 def replicas(harness: LoopHarness) -> tuple[int, int]:
-    """Of the pods without adaptive verification, and of those with it."""
+    """Replicas without adaptive verification, and those with it."""
     asked = {False: 0, True: 0}
     for deployment in harness.kube.all_of(DEPLOYMENT):
         asked[verifies_adaptively(deployment)] += deployment["spec"]["replicas"]

@@ -212,7 +212,7 @@ async def test_one_that_was_not_read_yet_is_not_taken_for_one_that_obeys(
     rollout: dict[str, Any] = {}
     for _ in range(20):
         rollout = await rollout_after(harness, 0.25)
-        if "has not told yet which depth" in rollout["message"]:
+        if "has not reported yet which depth" in rollout["message"]:
             break
     assert rollout["stage"] == "Canary"
     assert (await rollout_after(harness, 15))["reason"] == ends

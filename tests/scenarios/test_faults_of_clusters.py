@@ -20,7 +20,7 @@ NEWEST = "vllm/vllm-openai:v0.32.2"
 LONGEST_S = 12 * 3600.0
 
 OMITTED = {"readOnly", "hostNetwork", "hostPID", "tty", "stdin", "initialDelaySeconds"}
-"""Of a pod: `omitempty` without a pointer in k8s.io/api/core/v1: false and 0 are dropped."""
+"""Fields of a pod: `omitempty` without a pointer in k8s.io/api/core/v1: false and 0 are dropped."""
 REPLACED = {"timeoutSeconds": 1, "terminationMessagePath": "/dev/termination-log"}
 """And these get a default in their place."""
 

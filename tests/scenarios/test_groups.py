@@ -411,7 +411,9 @@ async def test_a_group_that_blocks_is_named_and_costs_the_canary_nothing() -> No
 
     progressing = harness.condition("Progressing")
     assert (progressing["status"], progressing["reason"]) == ("False", "RolloutBlocked")
-    assert f"Group {several}-0 does not serve, and cannot make room" in progressing["message"]
+    assert (
+        f"Group {several}-0 does not serve, and cannot be removed alone" in progressing["message"]
+    )
     assert harness.status["reason"] == "RolloutBlocked"
     assert harness.status["rollout"]["stage"] == "Canary"
     assert broken.fewest_ready == 2

@@ -22,7 +22,7 @@ from fathom.reconcile import step
 from fathom.reconcile.apply_guard import OVER_AFTER_S
 from fathom.runtime.ports import SHORTEST_SLEEP_S
 from fathom.tuning.gains import Gained
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.tuner import decide
 from support.loop_harness import KEY, LoopHarness
 

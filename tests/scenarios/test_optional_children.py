@@ -56,8 +56,8 @@ async def test_what_the_cluster_does_not_serve_is_said_with_what_follows_from_it
         "more replicas at a time than rollout.maxUnavailable." in said(harness)
     )
     assert (
-        "No PodMonitor, as this cluster does not serve monitoring.coreos.com/v1: a Prometheus has "
-        "to be told to scrape port http of the pods." in said(harness)
+        "No PodMonitor, as this cluster does not serve monitoring.coreos.com/v1: Prometheus has to "
+        "be configured to scrape port http of the pods." in said(harness)
     )
 
 

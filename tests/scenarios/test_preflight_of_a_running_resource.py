@@ -6,7 +6,7 @@ from fathom.cluster.kinds import DEPLOYMENT
 from fathom.model_facts import ModelConfig, ModelFacts, ModelRef
 from fathom.reconcile.holding import PATIENCE_S
 from fathom.runtime.caches import NOT_YET
-from fathom.runtime.loops import Turns, pass_after_pass
+from fathom.runtime.loop_registry import Turns, pass_after_pass
 from support.loop_harness import AT_ONCE, LoopHarness
 from support.waiting import turns, until
 

@@ -9,7 +9,7 @@ from fathom.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.traffic import DAY_S, HourLoad, Load
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from support.loop_harness import START_S, LoopHarness, holding
 
 DECAY = Alarm(

@@ -67,7 +67,7 @@ class Scenario:
     engine: Engine
     steps: Steps
     reason: str = ""
-    """Of the roll-back; empty: there is none."""
+    """Reason of the roll-back; empty: there is none."""
     says: str = ""
     minutes: tuple[float, float] = (0, 120)
     changes: Mapping[str, Any] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from support.loop_harness import LoopHarness, holding
 
 LONGEST_MESSAGE = 32_768
-"""Of a condition of Kubernetes' own."""
+"""Length of a message of a condition of Kubernetes' own."""
 
 
 async def writes_at_rest(harness: LoopHarness, hours: float = 1) -> int:

@@ -233,7 +233,8 @@ async def test_a_job_that_was_given_up_says_how_to_go_on() -> None:
     await harness.tick()
     name = job["metadata"]["name"]
     assert harness.condition("Degraded")["message"] == (
-        f"Job {name} was given up: it reached its backoff limit. Delete it to have it started anew."
+        f"Job {name} was given up: it reached its backoff limit. Delete it to have it started "
+        "again."
     )
     harness.kube.remove(JOB, "llm", name)
     await harness.tick()
@@ -468,7 +469,7 @@ async def test_a_job_that_ended_without_a_word_is_not_run_over_and_over() -> Non
     said = harness.condition("Degraded")["message"]
     assert said.endswith(
         "was given up: it left no message that says what it fetched. Delete it to have it started "
-        "anew."
+        "again."
     )
 
 

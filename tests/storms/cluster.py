@@ -160,7 +160,7 @@ class Cluster:
         self.removals: list[tuple[float, str, str, str]] = []
         """Pods of serving revisions that went: when, pod, revision, why."""
         self._marks: dict[str, str] = {}
-        """Of the templates of Deployments, by resource version."""
+        """Marks of the templates of Deployments, by resource version."""
         self._collected = -1
         """The version at which nothing was left that nobody owns."""
         self.quota = Quota(objects=objects)

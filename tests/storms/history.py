@@ -12,7 +12,7 @@ MOST_DEEDS: Final = 9
 FEW_DEEDS: Final = 4
 """Where a canary bakes for long, so that some bake undisturbed."""
 MOST_REPLICAS: Final = 4
-"""Of the resource, scaled as a user may: there is room for them, and for a surge."""
+"""Replicas of the resource, scaled as a user may: there is capacity for them, and for a surge."""
 
 
 BUILDS: Final = 3

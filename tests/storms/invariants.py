@@ -41,7 +41,7 @@ class BrokenError(AssertionError):
 
 
 class Told(Protocol):
-    """Of a hub: what it has told of, and when."""
+    """What a hub has reported, and when."""
 
     answers: list[tuple[float, str]]
 

@@ -342,7 +342,7 @@ class Held:
 
     kind: Kind
     name: str
-    """Of the resource."""
+    """Name of the resource."""
     caught: asyncio.Future[Asked] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )

@@ -26,7 +26,7 @@ from fathom.runtime.handlers import sweep
 from fathom.runtime.informer import informed
 from fathom.runtime.leadership import LeadershipLostError, Tenure, lead
 from fathom.runtime.lease_thread import Pulse
-from fathom.runtime.loops import Loops
+from fathom.runtime.loop_registry import Loops
 from fathom.runtime.measurement_sources import MetricsSources
 from fathom.runtime.ports import World
 from fathom.runtime.telemetry import Telemetry

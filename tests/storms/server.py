@@ -94,7 +94,7 @@ class Trouble:
     """What is wrong with the API server now. Every field is set by deeds, and set back."""
 
     refusals: list[Refusal] = field(default_factory=list)
-    """Of all that are under way at a time, each by itself."""
+    """Refusals of all that are under way at a time, each by itself."""
     lose_answers: Callable[[str, Kind, str], bool] = lambda _verb, _kind, _who: False
     """Whether a request is carried out, but its answer never arrives."""
     hang: bool = False

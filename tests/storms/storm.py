@@ -103,7 +103,7 @@ class Storm:
     """One history under way; deeds act on it."""
 
     name = "kimi"
-    """Of the resource."""
+    """Name of the resource."""
     namespace = "llm"
 
     @property
@@ -399,7 +399,7 @@ class Storm:
         return found["spec"] if found else None
 
     def spec(self) -> Mapping[str, Any]:
-        """Of the resource; empty: there is none now."""
+        """Spec of the resource; empty: there is none now."""
         return self.user_spec("kimi") or {}
 
     def rollout(self) -> Mapping[str, Any]:

@@ -42,7 +42,7 @@ class ApiServer:
         self.failed_in = "nowhere"
         """The namespace of that watch."""
         self.watches = Counter[str]()
-        """Of resources, by namespace, since the beginning."""
+        """Watches of resources, by namespace, since the beginning."""
         self.forbidden: set[str] = set()
         """Namespaces whose resources nobody may read."""
         self.refused = 0
@@ -166,7 +166,7 @@ async def served(api: ApiServer) -> AsyncIterator[str]:
 
 
 def _namespace(path: str) -> str:
-    """Of what a path names; empty: all."""
+    """Namespace of what a path names; empty: all."""
     _, _, rest = path.partition("/namespaces/")
     return rest.split("/")[0]
 

@@ -15,5 +15,5 @@ def instructions(path: Path) -> list[tuple[str, str]]:
 
 
 def arguments(path: Path, instruction: str) -> list[str]:
-    """Of each time that it stands there."""
+    """Arguments of an instruction, each time that it occurs."""
     return [rest for name, rest in instructions(path) if name == instruction]

@@ -28,7 +28,7 @@ from storms.watch import WatchTrouble
 EVERYBODY: Final = ""
 _FORWARDED: Final = ("Authorization", "Accept", "Content-Type", "User-Agent")
 _LONGEST_LINE_BYTES: Final = 8 << 20
-"""Of a watch: an event is one line."""
+"""Longest line of a watch: an event is one line."""
 _REMEMBERED: Final = 100
 """Answers to one question, for reads that are stale."""
 _READS: Final = frozenset({"get", "list"})

@@ -35,7 +35,7 @@ class Player(Protocol):
 
 
 class GroupWatch:
-    """Of one namespace."""
+    """Watch of the groups of one namespace."""
 
     def __init__(self) -> None:
         self.restarted: list[str] = []

@@ -64,7 +64,7 @@ class TestNamespace:
 
     @property
     def release(self) -> tuple[int, int]:
-        """Of Kubernetes, such as (1, 36)."""
+        """Release of Kubernetes, such as (1, 36)."""
         plane = self.cluster.state.control_plane
         assert plane is not None
         return plane.release

@@ -366,7 +366,7 @@ class PlayedCluster:
 
 
 def _letter(pod: Mapping[str, Any]) -> str:
-    """Of its revision: `A`, `B` or `C`, by the image's last digit."""
+    """Letter of its revision: `A`, `B` or `C`, by the image's last digit."""
     return "ABC"[int(pod["spec"]["containers"][0]["image"][-1])]
 
 

@@ -17,7 +17,7 @@ GONE, THERE = 404, 409
 
 
 class PlayedGroups:
-    """Of one namespace."""
+    """Groups of one namespace."""
 
     def __init__(self, namespace: TestNamespace) -> None:
         self.namespace = namespace

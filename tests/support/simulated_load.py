@@ -31,7 +31,7 @@ def answer(path: str, body: object = None) -> bytes:
 
 
 def counted(name: str) -> list[float]:
-    """Of each series of a metric, in the engine's order."""
+    """Values of each series of a metric, in the engine's order."""
     lines = answer("/metrics").decode().splitlines()
     return [float(line.rpartition(" ")[2]) for line in lines if line.startswith(name + "{")]
 

@@ -11,7 +11,7 @@ class Work:
     """What a call took."""
 
     calls: int
-    """Of functions, those in C too."""
+    """Calls of functions, those in C too."""
     bytes_at_most: int
     """That it held at a time, of what Python had to allocate."""
 

@@ -13,25 +13,25 @@ _HEAD = f"""# Alarms
 
 Generated from the code by `make regenerate`.
 
-An alarm is something that a person should look at. Each is a condition in `status.conditions` that
+An alarm is something that a person should check. Each is a condition in `status.conditions` that
 is absent until it was raised once, and says what was seen, in numbers, and what to do. It is also a
 Warning event (and a Normal one, `...Over`, when it ends), a column of `fathom top`, and the metric
 [`fathom_alarm`](metrics.md).
 
 No alarm changes depth, which follows what is [measured](tuning.md) in any case. One is over when
-its cause was gone for {OVER_AFTER_S / _MINUTE_S:.0f} minutes; without metrics it stands. Why they
-are conditions: [0008](design/0008-alarms-are-conditions.md).
+its cause was gone for {OVER_AFTER_S / _MINUTE_S:.0f} minutes; without metrics it stays active. Why
+they are conditions: [0008](design/0008-alarms-are-conditions.md).
 
 | reason | condition | raised when | for | what to do |
 |---|---|---|---|---|
 """
 _FOOT = f"""| `{Reason.CLEARED}` | each, False | its cause is gone | | nothing |
 
-\\* Not with [adaptive verification](adaptive-verification.md), where nobody knows which drafts were
-verified. † Not where [depth is not live](tuning.md#where-depth-is-not-live): there none was asked
-for, and only `tokens` runs.
+\\* Not with [adaptive verification](adaptive-verification.md), where it is not known which drafts
+were verified. † Not where [depth is not live](tuning.md#where-depth-is-not-live): there none was
+asked for, and only `tokens` runs.
 
-While AcceptanceDecay stands, its message ends with what
+While AcceptanceDecay is active, its message ends with what
 [`rollout.refresh`](rollouts.md#refresh) does. What `drafting: Disabled` saves:
 [tuning](tuning.md#without-drafting).
 """

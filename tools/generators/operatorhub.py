@@ -35,7 +35,7 @@ EXAMPLES: Final = (
     "glm-4.5-air-mtp-h200.yaml",
     "qwen-coder-ngram-h100.yaml",
 )
-"""Of `examples`: one of each kind of draft."""
+"""Files in `examples`: one of each kind of draft."""
 _NAMESPACE: Final = "fathom-system"
 _VALUES: Final = {"fixedUser": False}
 """A bundle has no values, and the manager is what installs on OpenShift, which chooses the user."""
@@ -55,7 +55,7 @@ class Descriptor:
     """Within the spec or the status."""
     title: str
     widget: str = ""
-    """Of the console's own names, such as podCount; empty: text."""
+    """Widget by the console's own name, such as podCount; empty: text."""
 
 
 SPEC: Final = (
@@ -243,7 +243,7 @@ def _deployment_spec(deployment: Object) -> Object:
 
 
 def _without_the_release(metadata: Object) -> Object:
-    """Of an object that lies in the namespace which a user of the manager chose."""
+    """Metadata of an object in the namespace that a user of the manager chose."""
     kept = {name: value for name, value in metadata.items() if name != "namespace"}
     return kept | {"labels": _without_helm(metadata["labels"])}
 

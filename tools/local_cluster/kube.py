@@ -165,7 +165,7 @@ class Mirror:
     changed: Callable[[Key, Object | None], None] | None = None
     """Called with each change; None stands for a deleted object."""
     selector: str = ""
-    """Of labels; empty: all."""
+    """Selector of labels; empty: all."""
     items: dict[Key, Object] = field(default_factory=dict)
     synced: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -30,7 +30,7 @@ from local_cluster.engine.releases import NEWEST_KNOWN, VARIABLE, known_as
 from local_cluster.engine.sources import AskedEngine, ensure_asked_engine
 
 _MOST_CHARACTERS: Final = 600
-"""Of what one test says."""
+"""Characters of what one test says."""
 _NOT_LIVE: Final = "depth is live in {versions}, and not here"
 _BEFORE: Final = (
     "or end LIVE_DEPTH in operator/fathom/engine/capability_table.py before this release"

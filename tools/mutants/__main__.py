@@ -27,7 +27,7 @@ ROOT: Final = Path(__file__).parents[2]
 CACHE: Final = ROOT / ".cache" / "mutants"
 SURVIVORS: Final = ROOT / "tests" / "mutants" / "survivors.toml"
 LONGEST_CLEAN_S: Final = 1800.0
-"""Of one file of tests."""
+"""Time limit of one file of tests."""
 TIMES_AS_LONG: Final = 1.5
 """As its tests took while they were recorded, in processor time, after which a mutant is taken to
 run for ever; plus …"""

@@ -17,7 +17,7 @@ class Candidate:
     path: str
     operator: str
     occurrence: int
-    """Of this operator in the file, from 0."""
+    """Number of this operator in the file, from 0."""
     start: Position
     end: Position
     key: str
@@ -53,7 +53,7 @@ class Change:
 
     @classmethod
     def between(cls, source: str, mutated: str) -> "Change":
-        """Of two versions of a file; what stands on its lines, joined by a blank."""
+        """Compare two versions of a file; what is on its lines, joined by a blank."""
         changed = list(difflib.ndiff(source.splitlines(), mutated.splitlines()))
         before, after = (
             " ".join(

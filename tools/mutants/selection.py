@@ -12,15 +12,15 @@ from typing import Final
 from mutants.sampling import Candidate
 
 MOST_S: Final = 60.0
-"""Of tests for one mutant, as measured while they were recorded, which takes two to three times
-as long as otherwise. Only what survives takes so long."""
+"""Seconds of tests for one mutant, as measured while they were recorded, which takes two to three
+times as long as otherwise. Only what survives takes so long."""
 QUICK_S: Final = 0.05
 """All cases of a test that takes no longer go first: most are of a single function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Of clean runs."""
+    """Records of clean runs."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     """Processor time of each test."""

@@ -12,7 +12,7 @@ from mutants.selection import Recorded
 @dataclass(frozen=True, slots=True)
 class Outcome:
     key: str
-    """Of the candidate."""
+    """Key of the candidate."""
     source: str
     """Digest of the file that was mutated."""
     tests: str
@@ -66,6 +66,6 @@ class Recordings:
 
 
 def digest(texts: Mapping[str, str]) -> str:
-    """Of files by path."""
+    """Digest of files by path."""
     joined = "\0".join(f"{path}\0{text}" for path, text in sorted(texts.items()))
     return hashlib.sha256(joined.encode()).hexdigest()[:16]

@@ -220,7 +220,7 @@ def _no_count(places: Sequence[Destination], values: Sequence[float]) -> str:
 
 _Rows = defaultdict[Row, dict[Column, int]]
 _Slots = list[tuple[int, int]]
-"""Of totals, each with a value that goes there."""
+"""Pairs: a total's index, and the index of a value that goes there."""
 
 
 def _slots(places: Sequence[Destination]) -> tuple[_Rows, list[int], _Slots, _Slots]:
@@ -289,6 +289,6 @@ def _only(columns: Iterable[Column]) -> Told:
 
 
 def _bounds(told: Mapping[Column, int]) -> tuple[tuple[float, int], ...]:
-    """Of a histogram, ascending, with where the counts up to them are."""
+    """Bounds of a histogram, ascending, with where the counts up to them are."""
     slots = ((bound, slot) for bound, slot in told.items() if isinstance(bound, float))
     return tuple(sorted(slots))

@@ -53,7 +53,7 @@ from fathom.model_facts import (
 from fathom.text import scrubbed
 
 TIMEOUT_S: Final = 10.0
-"""Of one request."""
+"""Time limit of one request."""
 _REQUESTS: Final = 4
 """A look-up makes as many at most."""
 _LENGTH_BYTES: Final = 8
@@ -61,7 +61,7 @@ _LENGTH_BYTES: Final = 8
 (https://huggingface.co/docs/safetensors/index#format)."""
 _LONGEST_HEADER_BYTES: Final = 1 << 20
 _LONGEST_LISTING_BYTES: Final = 8 << 20
-"""Of a repository's files: some ten thousand."""
+"""Limit for the list of a repository's files: some ten thousand."""
 _AT_ONCE: Final = 4
 _MOST_REDIRECTS: Final = 5
 _PLAIN: Final = "identity"

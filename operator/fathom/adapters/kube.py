@@ -145,7 +145,7 @@ class Kube:
                 yield watch_event(path, line) if line else WatchEvent(EventType.BOOKMARK, {}, since)
 
     async def _lines(self, path: str, query: _Query) -> AsyncGenerator[bytes]:
-        """Of an answer that goes on for as long as the server likes; empty: it has begun.
+        """Lines of an answer that continues as long as the server likes; empty: it has begun.
 
         Silence ends it and is no error: of a kind to which nothing has happened since the API
         server started, it sends no bookmarks either.
@@ -213,7 +213,7 @@ class Kube:
         return await self._apply(path, {**manifest, **declared}, expected)
 
     async def _declared(self, path: str, part: Manifest, refused: KubeError) -> Manifest:
-        """Of a part that a server-side apply was refused, what the schema knows.
+        """What the schema knows of a part that a server-side apply was refused.
 
         Other writes drop what it does not know, and one as a dry run shows it.
 

@@ -51,7 +51,7 @@ async def load(
             _renew_by(loader, configuration)
     except _UNUSABLE as error:
         where = _file(kubeconfig) or "a service account and the default kubeconfig"
-        raise NoClusterError(f"no cluster to talk to: looked at {where}: {error}.") from error
+        raise NoClusterError(f"no cluster to talk to: tried {where}: {error}.") from error
     return configuration
 
 

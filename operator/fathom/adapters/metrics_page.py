@@ -28,8 +28,8 @@ _Value = TypeVar("_Value")
 _EACH_BYTES: Final = 300
 """What one entry takes besides its key's own bytes and a large value: heads of objects, tables."""
 MOST_SAMPLES: Final = 20_000
-"""Of one page. Eight engines in a pod that have used every cell show less. At first sight of its
-series each takes 20 µs, later one."""
+"""Samples of one page. Eight engines in a pod that have used every cell show less. Each takes 20 µs
+when its series is new, later one."""
 LONGEST_LINE: Final = 4096
 """Characters. The time to read a line grows with the square of its length."""
 _READ_NAMES: Final = frozenset(name.encode() for name in FAMILIES)
@@ -38,17 +38,17 @@ _SERIES: Final = re.compile(rb'[^\s{]+(?:\{(?:[^{}#"]*"[^{}#"]*")*[^{}#"]*\})? '
 """A series as vLLM shows it, and a space. What a line has up to its last space and is not one may
 hold a value before it, or end within a label: such a line is parsed each time."""
 _REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-"""Of series and where they go, as much as 1,200 models' in each half. The plugin's carry no model's
-name, so that the pods of all resources share them; of vLLM's there are 60, 26 KB, per model."""
+"""Memory for series and where they go: those of 1,200 models in each half. The plugin's have no
+model's name, so that all resources' pods share them; of vLLM's there are 60, 26 KB, per model."""
 _PATTERNS_BYTES: Final = 192 * 1024 * 1024
-"""Of pages that are known: a pod that has used every cell takes 30 KB of it, and less in truth
-where others show the same. Each half has room for 3,000 pods."""
+"""Memory for pages that are known: a pod that has used every cell takes 30 KB of it, and less in
+truth where others show the same. Each half has space for 3,000 pods."""
 _LINE_BYTES: Final = 24
-"""Of a page that is known, for each line: measured."""
+"""Bytes for each line of a page that is known: measured."""
 _PASSED_BYTES: Final = 1024 * 1024
-"""Of how lines begin that are not read: vLLM shows some hundreds of them."""
+"""Memory for the beginnings of lines that are not read: vLLM shows some hundreds of them."""
 _LENGTHS_BYTES: Final = 8 * 1024 * 1024
-"""Of how many lines each pod has shown: each half has room for 12,000 pods."""
+"""Memory for how many lines each pod has shown: each half has space for 12,000 pods."""
 _SAMPLE: Final = re.compile(rb"^[a-zA-Z_:][a-zA-Z0-9_:]*[ {\t]", re.MULTILINE)
 
 
@@ -109,7 +109,7 @@ class _Series(NamedTuple):
     """A series that is read."""
 
     start: bytes
-    """Of its lines, up to the value: one object for all pages."""
+    """Beginning of its lines, up to the value: one object for all pages."""
     place: Destination
 
 
@@ -118,9 +118,9 @@ class _Pattern:
     """A page but for its values: a pod most often shows the same lines again, and so do others."""
 
     starts: tuple[bytes, ...]
-    """Of each line: its series and a space, or of one that is passed over what tells that it is."""
+    """Beginnings of the lines: a series and a space, or what shows that a line is skipped."""
     is_read: bytes
-    """Of each line: 1, or 0 where it is passed over."""
+    """Byte of each line: 1, or 0 where it is skipped."""
     layout: Layout
 
     @property

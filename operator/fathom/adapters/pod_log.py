@@ -12,7 +12,7 @@ from kubernetes.aio.client.exceptions import ApiException
 from fathom.adapters.ports import KubeError
 
 LONGEST_BYTES: Final = 4 << 20
-"""Of one read; what the pods that are read this way say fits a hundred times."""
+"""Limit of one read; what the pods that are read this way say fits a hundred times."""
 _NOTHING_YET: Final = frozenset(
     {HTTPStatus.NO_CONTENT, HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}
 )

@@ -30,13 +30,13 @@ AT_ONCE: Final = 256
 that is within the time that each pod has. And as many again of those that gave no answer last: they
 keep a turn for seconds, and would stand before those that answer at once."""
 CONCURRENCY: Final = 16
-"""Of one resource: were all its pods to hang, there would be turns for others."""
+"""Pods of one resource that are read at a time: were all to hang, others would still get turns."""
 LARGEST_PAGE_BYTES: Final = 8 * 1024 * 1024
 """A vLLM shows about 200 KiB; a page far beyond is not one, and must not fill our memory."""
 ROOM_BYTES: Final = 32 * 1024 * 1024
-"""Of all pages that are on their way."""
+"""Memory for all pages that are on their way."""
 _SILENT_BYTES: Final = 4 * 1024 * 1024
-"""Of what is known of pods that give no answer: some 5,000 in each half."""
+"""Memory for what is known of pods that give no answer: some 5,000 in each half."""
 
 
 _PLUGIN_INFO: Final = b"fathom_plugin_info{"
@@ -95,7 +95,7 @@ class PodMetrics:
         self._turns = asyncio.Semaphore(at_once)
         self._turns_apart = asyncio.Semaphore(at_once)
         self._silent: Remembered[str, str] = Remembered(_SILENT_BYTES, len)
-        """Of each pod that gave no answer when it was asked last: how."""
+        """Failure of each pod that gave no answer when it was asked last."""
         self._concurrency = concurrency
         self._largest_page_bytes = largest_page_bytes
         self._room = Room(room_bytes)

@@ -32,7 +32,7 @@ class PodEndpoint:
     """The pod's; empty: whoever asks does not care which pod of this name answers."""
 
     def url(self, path: str) -> str:
-        """Of what the pod serves at a path."""
+        """URL of what the pod serves at a path."""
         host = f"[{self.ip}]" if ":" in self.ip else self.ip
         return f"http://{host}:{self.port}{path}"
 

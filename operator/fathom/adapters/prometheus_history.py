@@ -30,7 +30,7 @@ from fathom.cluster.kinds import ObjectKey
 
 TIMEOUT_S: Final = 60.0
 LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
-"""Of one query: thirty pods that used every cell, scraped every five seconds."""
+"""Limit for one query: thirty pods that used every cell, scraped every five seconds."""
 CHUNK_S: Final = 300
 """Length of one query's range: some thousands of samples per pod."""
 SAME_SCRAPE: Final = 0.9

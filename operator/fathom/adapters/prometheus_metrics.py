@@ -41,11 +41,11 @@ pod that used every cell of depths 0 to 7 is 0.4 MB of it at most, and twice tha
 LONGEST_RANGE_S: Final = 15.0
 """Between the last scrapes of pods that are asked for together: more of it would be repetition."""
 RESOLUTION_S: Final = 0.001
-"""Of a Prometheus's times."""
+"""Resolution of a Prometheus's times."""
 LARGEST_ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""Of one query. Read into lists and numbers it may take thirty times as much."""
+"""Limit for one query. Read into lists and numbers it may take thirty times as much."""
 ROOM_BYTES: Final = 32 * 1024 * 1024
-"""Of all answers of all sources that are on their way."""
+"""Memory for all answers of all sources that are on their way."""
 LOOKS_AT_ONCE: Final = 4
 """That one source is asked for; the others wait, as long as a look may take."""
 
@@ -124,7 +124,7 @@ class PrometheusMetrics:
         return Sample(tuple(found), tuple(failures))
 
     async def _read(self, pods: Sequence[PodEndpoint]) -> Sample:
-        """Of pods of one namespace, not too many."""
+        """Read pods of one namespace, not too many."""
         try:
             return self._sample(pods, await self._series(pods))
         except PrometheusAnswerTooLargeError:
@@ -232,7 +232,7 @@ def _up_to(scraped_s: Mapping[str, float], series: Iterable[Series]) -> Iterator
 
 
 def at_its_address(series: Sequence[Series], ip: str) -> Sequence[Series]:
-    """Of series of one pod's name, those that are its own, as far as addresses tell.
+    """Series of the pod itself among those of its name, as far as addresses show.
 
     Another cluster may have a pod of the same name: those of groups are numbered.
     """

@@ -172,7 +172,7 @@ def _ip_in(instance: str) -> str:
 
 
 def _host(url: str) -> str:
-    """Of a URL, for sentences: the rest of it may hold what is nobody else's business."""
+    """Host of a URL, for sentences: the rest of the URL may hold what no one else should see."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2] or "a URL without a host"
     except ValueError:

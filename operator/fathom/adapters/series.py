@@ -27,7 +27,7 @@ class Pod(Enum):
     TTFT = auto()
     PLUGIN = auto()
     LARGEST = auto()
-    """Of what its engines show, and not the sum."""
+    """Largest value that its engines show, and not the sum."""
     TOLD = auto()
     """What it tells of itself stands in its columns: labels, whatever the value."""
 
@@ -60,7 +60,7 @@ CELLS: Final = {
     "fathom_scheduled_requests_total": "scheduled_requests",
 }
 _PREFILL: Final = "fathom_prefill_tokens_total"
-"""Of mixed steps, and in newer plugins alone."""
+"""Counter of mixed steps, in newer plugins alone."""
 PREFILL_COUNT: Final = "prefill_tokens"
 DRAFTS: Final = "fathom_drafts_total"
 ACCEPTED: Final = "fathom_accepted_tokens_total"
@@ -153,7 +153,7 @@ class Destination(NamedTuple):
     row: Row
     column: Column
     name: str
-    """Of the series."""
+    """Name of the series."""
 
 
 _OF_A_POD: Final[Mapping[str, tuple[Row, Column]]] = {

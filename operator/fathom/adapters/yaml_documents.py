@@ -70,7 +70,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call] # PyYAML's
         if isinstance(event, yaml.AliasEvent) and event.anchor in self._open:
-            raise _refused(f"*{event.anchor} stands within what it names", event.start_mark)
+            raise _refused(f"*{event.anchor} is within what it names", event.start_mark)
         if len(self._open) > DEEPEST:
             raise _refused(f"nested more than {DEEPEST} deep", event.start_mark)
         self._open.append(event.anchor)
@@ -103,7 +103,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             name = key.value
             if isinstance(key, yaml.ScalarNode) and name in seen and name != "<<":
-                raise _refused(f"the key {name!r} stands twice", key.start_mark)
+                raise _refused(f"the key {name!r} occurs twice", key.start_mark)
             seen.add(name if isinstance(key, yaml.ScalarNode) else id(key))
         mapping = super().construct_mapping(node, deep)
         if None in mapping:

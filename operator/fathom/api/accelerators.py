@@ -13,7 +13,7 @@ from fathom.api.choices import Accelerator
 from fathom.api.spec import NodePoolSpec
 
 CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
-"""Of a node, set by GPU Feature Discovery: `<cluster>.<clique>`, the NVLink partition it is in."""
+"""Label of a node, set by GPU Feature Discovery: `<cluster>.<clique>`, its NVLink partition."""
 DATA_CENTRE_BLACKWELL: Final = 10
 """The `compute_capability` of GB200, GB300 and B200; Blackwell on a workstation's board has 12."""
 _MIB: Final = 1 << 20
@@ -60,8 +60,8 @@ class AcceleratorPreset:
     """Value of the vendor's `product_label`; empty: none is required."""
     gpus_per_node: int
     memory_bytes: int
-    """Of one GPU, as GPU Feature Discovery labels its nodes; where that is not known, as built in,
-    of which a node reports less. 0: unknown, as for Custom."""
+    """Memory of one GPU, as GPU Feature Discovery labels its nodes; where that is not known, as
+    built in, of which a node reports less. 0: unknown, as for Custom."""
     architecture: str
     """`kubernetes.io/arch` of the nodes; empty: unknown."""
     compute_capability: int = 0

@@ -18,7 +18,7 @@ from pydantic_core import PydanticKnownError
 
 _NOT_KEPT: Final = set[str]()
 Location = Sequence[str | int]
-"""Of a value in a manifest: names of fields, and numbers of items."""
+"""Place of a value in a manifest: names of fields, and numbers of items."""
 _SCALARS: Final[Mapping[type, Literal["bool_type", "int_type", "float_type"]]] = {
     bool: "bool_type",
     int: "int_type",
@@ -54,7 +54,7 @@ def path_of(location: Location) -> str:
 
 
 def names_of(model: type[BaseModel] | None) -> list[str]:
-    """Of a model's fields, as they are written in a manifest."""
+    """Names of a model's fields, as they are written in a manifest."""
     return list(models_of_fields(model)) if model is not None else []
 
 
@@ -123,10 +123,10 @@ def _of_type(wanted: type, value: object) -> object:
 
 
 WITHOUT_NULLS: Final = BeforeValidator(_without_nulls)
-"""Of values under names of the user's own: what is null is not there."""
+"""Drops nulls among values under names of the user's own: what is null is not there."""
 Texts = Annotated[dict[str, str], WITHOUT_NULLS]
 WHOLE_NUMBER: Final = BeforeValidator(partial(_of_type, int))
-"""Of an item of a list; where it is a field, `ApiModel` sees to it."""
+"""Checks an item of a list; where it is a field, `ApiModel` does that."""
 
 
 class NullIsAbsent(LeanModel):
@@ -174,7 +174,7 @@ class ApiModel(NullIsAbsent):
 
 @cache
 def _names(model: type[BaseModel]) -> frozenset[str]:
-    """Of its fields, outside and inside."""
+    """Names of its fields, outside and inside."""
     return frozenset({*model.model_fields, *names_of(model)})
 
 

@@ -10,7 +10,7 @@ DEEPEST: Final = 100
 """Levels of lists and objects; whoever walks what was read may count on it. A Pod has a dozen, and
 so have config.json files."""
 _MOST_DIGITS: Final = 20
-"""Of a whole number: what fits into 64 bits, with its sign. More overflows a float sooner or
+"""Digits of a whole number: what fits into 64 bits, with its sign. More overflows a float sooner or
 later, and can itself not be printed."""
 
 

@@ -135,36 +135,6 @@ class Reason(StrEnum):
         return _EARLIER_NAMES.get(str(value))
 
 
-class EventReason(StrEnum):
-    """Reasons of events that no condition has; the others have their condition's, or an alarm's.
-
-    Moves and probes have `Depth` and the tuner's action, such as `DepthMove`.
-    """
-
-    # Rollouts
-    ROLLING = "Rolling"
-    CANARY = "Canary"
-    TAKES_REPLICA = "TakesReplica"
-    PROMOTED = "Promoted"
-    ROLLED_OUT = "RolledOut"
-    REVERTED = "Reverted"
-    SUPERSEDED = "Superseded"
-    COMPARED = "Compared"
-    REFRESHING = "Refreshing"
-    # What was asked for besides
-    BENCH_ENDED = "BenchEnded"
-    QUALITY_CHECKED = "QualityChecked"
-    WEIGHTS_FETCHED = "WeightsFetched"
-    PIN_IGNORED = "PinIgnored"
-    RESUMED = "Resumed"
-    # Something is wrong, or no longer
-    RECOVERED = "Recovered"
-    STATE_RESET = "StateReset"
-    STALE_READ = "StaleRead"
-    STATUS_REFUSED = "StatusRefused"
-    INTERNAL_ERROR = "InternalError"
-
-
 _EARLIER_NAMES: Final[Mapping[str, Reason]] = MappingProxyType(
     {
         "KeptUnreadable": Reason.STATE_UNREADABLE,

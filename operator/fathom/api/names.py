@@ -85,7 +85,7 @@ ANNOTATION_LABELS: Final = f"{GROUP}/labels"
 """On PodMonitors: the names of the labels that the spec asks for, so that one which it asked for
 before is seen to be left over."""
 NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
-"""Of a Service, which is called like the resource."""
+"""Pattern of a Service's name: the Service is called like the resource."""
 LONGEST_NAME: Final = 45
 """Children append suffixes, and a Service's name has 63 characters at most."""
 NAMESPACE_PATTERN: Final = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"

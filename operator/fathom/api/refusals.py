@@ -38,7 +38,7 @@ _SCALARS: Final = {
 }
 """What would be of a type if it were not in quotes."""
 _OF_TEXT: Final = ("string_pattern_mismatch", "string_too_long")
-_ANYTHING_ELSE: Final = "this cannot stand here: see `kubectl explain sd --recursive`."
+_ANYTHING_ELSE: Final = "this is not allowed here: see `kubectl explain sd --recursive`."
 
 
 def unknown_field(root: type[BaseModel], location: Location) -> str:
@@ -152,7 +152,7 @@ def _no_such_value(found: object, wanted: str) -> str:
 
 def _belongs(found: object, wanted: str) -> str:
     if found is None:
-        return f"nothing stands here, where {wanted} belongs"
+        return f"this is empty, where {wanted} belongs"
     return f"this is {_kind_of(found)}, where {wanted} belongs"
 
 

@@ -190,8 +190,8 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         field="speculation.depths",
-        message="depths must hold tokens, and all of them must lie between minTokens and "
-        "maxTokens; only 0 may stand there in any case.",
+        message="depths must hold tokens, and all of them must be between minTokens and "
+        "maxTokens; only 0 is always allowed.",
         cel="!has(self.speculation.depths) || (self.speculation.tokens in self.speculation.depths "
         "&& self.speculation.depths.all(depth, depth == 0 "
         "|| (depth >= self.speculation.minTokens && (!has(self.speculation.maxTokens) "
@@ -324,9 +324,9 @@ CREATION_RULES: Final = (
     CreationRule(
         field="metadata.name",
         message="this name is too long for replicas over several nodes, whose pods repeat it in "
-        f"labels: it may have {LONGEST_GROUP_NAME} characters. Make the resource anew under a "
-        "shorter name, or keep tensorParallelSize × pipelineParallelSize × dataParallelSize within "
-        "one node.",
+        f"labels: it may have {LONGEST_GROUP_NAME} characters. Create the resource again under "
+        "a shorter name, or keep tensorParallelSize × pipelineParallelSize × dataParallelSize "
+        "within one node.",
         cel="has(self.status) "
         f"|| {_ALL.replace('self.', 'self.spec.')} <= {_GPUS.replace('self.', 'self.spec.')} "
         f"|| size(self.metadata.name) <= {LONGEST_GROUP_NAME}",

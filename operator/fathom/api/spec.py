@@ -120,8 +120,8 @@ class SpeculationSpec(ApiModel):
     tuning: TuningSpec = TuningSpec()
     adaptive_verification: AdaptiveVerification = AdaptiveVerification.DISABLED
     """vLLM's adaptive verification, which verifies fewer drafts than are made where the batch is
-    large; needs an engine that has it. Canary: one replica has it beside the others, which do not,
-    and status.adaptiveVerification says what it is worth."""
+    large; needs an engine that has it. Canary: one replica has it, the others do not, and
+    status.adaptiveVerification says what it is worth."""
 
     @property
     def effective_max_tokens(self) -> int:
@@ -239,10 +239,10 @@ class RolloutSpec(ApiModel):
     """Replicas that may be added during a rollout; each needs free GPUs. 0: none is asked for, and
     a canary takes the place of a replica at once."""
     when_no_capacity: WhenNoCapacity = WhenNoCapacity.TAKE_REPLICA
-    """What a canary does that no node has room for beside all replicas: it takes the place of one,
-    as far as maxUnavailable allows, or waits for room."""
+    """What a canary does if no node has capacity for it in addition to all replicas: it takes the
+    place of one, as far as maxUnavailable allows, or waits for capacity."""
     capacity_minutes: Annotated[int, Field(ge=0, le=1440)] = 10
-    """How long no node may have room for it until then, in minutes; what adds nodes takes some."""
+    """How long no node may have capacity for it until then, in minutes; adding nodes takes time."""
     canary_minutes: Annotated[int, Field(ge=0, le=1440)] = 20
     """How long the first new replica is watched, in minutes."""
     paused: bool = False

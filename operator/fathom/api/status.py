@@ -21,7 +21,7 @@ class Condition(ApiModel):
     message: str = ""
     """Why, in a sentence."""
     observed_generation: int = 0
-    """The generation of the resource that this was said of."""
+    """The generation of the resource that this was reported for."""
     last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     """When `status` last changed."""
 
@@ -59,7 +59,7 @@ class WeightsStatus(ApiModel):
     summary: str = ""
     """How far the fetch is, such as 412 GiB of 554 GiB, 1.2 GiB/s, 2 min left."""
     percent: int | None = None
-    """Of the bytes, rounded down; absent while the total is not known."""
+    """Percentage of the bytes, rounded down; absent while the total is not known."""
     models: tuple[FetchedModel, ...] = ()
     """What was fetched; empty until all of it was."""
 
@@ -101,7 +101,7 @@ class MeasuredStatus(ApiModel):
     gain_percent: str = ""
     """Tokens per second over what `tokens` would give, percent, measured."""
     headroom_tokens_per_second: int | None = None
-    """What all ready replicas that can be read could at least serve beside that at the depths in
+    """What all ready replicas that can be read could at least serve in addition at the depths in
     force, with objective Goodput within the SLO; absent: unknown."""
 
 
@@ -170,7 +170,7 @@ class QualityStatus(ApiModel):
     at: str
     """When the check ended."""
     result: QualityResult
-    """Lossless: the same tokens, near-ties aside; Differs; NotChecked: it could not be told."""
+    """Lossless: the same tokens, near-ties aside; Differs; NotChecked: it is not known."""
     prompts: int = 0
     """Prompts that were compared."""
     tokens: int = 0
@@ -207,7 +207,7 @@ class ComparisonStatus(ApiModel):
     """Waiting: not begun yet; Starting; Comparing; Compared: `result` says what was found, and the
     replica stays; Failed: it was given up."""
     revision: str = ""
-    """Of that replica."""
+    """Revision of that replica."""
     pod: str = ""
     """Its pod; of a replica that is a group, the leader."""
     result: Compared | None = None
@@ -219,9 +219,9 @@ class ComparisonStatus(ApiModel):
     since: str = ""
     """When the result was found."""
     reason: str = ""
-    """Why it stands there, in one word."""
+    """The reason, in one word."""
     message: str = ""
-    """Where it stands, and which edit would follow."""
+    """What is known so far, and which edit would follow."""
 
 
 COMPLETE: Final = "Complete"
@@ -254,7 +254,7 @@ class SpeculativeDeploymentStatus(ApiModel):
     """What the operator reports."""
 
     observed_generation: int = 0
-    """The newest generation of the resource that this was said of."""
+    """The newest generation of the resource that this was reported for."""
     replicas: int = 0
     """Serving pods that exist."""
     ready_replicas: int = 0

@@ -13,9 +13,9 @@ from typing import Final
 from fathom.api.names import ENGINE_CONTAINER
 
 NEAR: Final = 0.65
-"""Of two names of one place; by difflib's measure, which is 1 for the same."""
+"""Likeness of two names of one place; by difflib's measure, which is 1 for the same."""
 VERY_NEAR: Final = 0.8
-"""Of names that are looked for anywhere, or among hundreds: there, many are a little alike."""
+"""Likeness of names that are searched for anywhere, or among hundreds: many are a little alike."""
 _POD: Final = "spec.podTemplate.spec"
 _CONTAINER: Final = f"{_POD}.containers[name: {ENGINE_CONTAINER}]"
 
@@ -60,7 +60,7 @@ class Familiar:
         return self.instead.format(name=name)
 
     def path(self, name: str) -> str:
-        """Of the field that one of the names stands for; empty: there is none."""
+        """Path of the field that one of the names means; empty: there is none."""
         return f"{self.below}.{name}" if self.below else self.field
 
 
@@ -93,7 +93,7 @@ OF_WORKLOADS: Final = (
     Familiar(names=("storage",), field="spec.cache.size"),
     Familiar(names=("storageClass",), field="spec.cache.storageClassName"),
 )
-"""Of a Deployment, a StatefulSet, and what stands beside one."""
+"""Names from a Deployment, a StatefulSet, and what accompanies one."""
 
 OF_PODS: Final = (
     Familiar(

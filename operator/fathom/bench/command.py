@@ -82,7 +82,7 @@ def bench_command(
         int, typer.Option(min=1, help="After which the Job is ended, whatever it is at.")
     ] = _DEFAULTS.deadline_minutes,
     room_minutes: Annotated[
-        float, typer.Option(min=0.0, help="How long to wait for a node with room.")
+        float, typer.Option(min=0.0, help="How long to wait for a node with capacity.")
     ] = 3.0,
     watch: Annotated[
         bool, typer.Option("--follow", help="Watch the bench that is under way; start none.")
@@ -93,7 +93,8 @@ def bench_command(
 ) -> None:
     """Measure an engine at each depth, and without speculation, with vLLM's own load generator.
 
-    In a pod beside the fleet, which goes on serving. Exit code 1: some of it was not measured.
+    It runs in a pod next to the fleet, which continues to serve. Exit code 1: some of it was not
+    measured.
     """
     try:
         request = BenchRequest(

@@ -23,10 +23,10 @@ _VOLUME: Final = "fathom-bench"
 _NOT_SERVING: Final = frozenset(
     {"startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "args"}
 )
-"""Of the engine's container: what a pod needs that clients reach. Ports stay: with `hostNetwork`
-they keep it from a node where a replica has them."""
+"""Fields of the engine's container that a pod needs if clients reach it. Ports stay: with
+`hostNetwork` they keep it from a node where a replica has them."""
 _OF_A_REPLICA: Final = frozenset({"priorityClassName", "priority", "preemptionPolicy"})
-"""Of the pod: a bench takes nobody's place, and a replica that needs its place gets it."""
+"""Fields of the pod: a bench takes no one's place, and gives its own to a replica."""
 
 
 class BenchProgram(DeliveredCode):

@@ -57,7 +57,7 @@ class _RunLine(_Said):
 
     @property
     def name(self) -> str:
-        """Of the run, as people read it."""
+        """Name of the run, as people read it."""
         depth = "true off" if self.depth is None else f"depth {self.depth}"
         return f"{self.data}, {self.concurrency} at a time, {depth}"
 
@@ -147,7 +147,7 @@ def _lines(log: str) -> Iterator[_AnyLine]:
         try:
             yield _LINE.validate_json(said)
         except ValidationError:
-            why = f"the pod said what this Fathom does not understand: {said.strip()[:_SHOWN]}"
+            why = f"the pod wrote what this Fathom does not understand: {said.strip()[:_SHOWN]}"
             yield _FailedLine(said=LineKind.FAILED, why=why)
 
 

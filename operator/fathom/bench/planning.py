@@ -36,7 +36,7 @@ class PlannedBench:
     measure: MeasurePlan
     data: tuple[BenchData, ...]
     template: Part
-    """Of the fleet's own pods, as this spec starts them."""
+    """Template of the fleet's own pods, as this spec starts them."""
     bundle: PluginBundle
 
 

@@ -19,7 +19,7 @@ SUBSETS: Final = (
     "qualitative",
     *(f"throughput_{size}" for size in ("1k", "2k", "8k", "16k", "32k")),
 )
-"""Of SPEED-Bench, as vLLM's loader names them."""
+"""Subsets of SPEED-Bench, as vLLM's loader names them."""
 _CHAT: Final = (
     *("--backend", "openai-chat", "--endpoint", "/v1/chat/completions"),
     # The engine applies it, as to every client's messages.
@@ -42,14 +42,14 @@ class BenchRequest:
     prompts: tuple[str, ...] = ("random",)
     """Sources: see `fathom.bench.request`."""
     input_tokens: tuple[int, ...] = (1024,)
-    """Of random prompts; a series for each."""
+    """Lengths of random prompts; a series for each."""
     output_tokens: int = 256
     num_prompts: int | None = None
-    """Of each run; None: 8 for each request in flight."""
+    """Prompts of each run; None: 8 for each request in flight."""
     subset: str = "qualitative"
-    """Of SPEED-Bench."""
+    """Subset of SPEED-Bench."""
     categories: tuple[str, ...] = ()
-    """Of SPEED-Bench, a series for each; empty: all as one."""
+    """Categories of SPEED-Bench, a series for each; empty: all as one."""
     temperature: float = 0.0
     true_off: bool = True
     deadline_minutes: int = 240

@@ -269,7 +269,7 @@ def _ended(job: ObservedJob) -> str:
 
 
 def _under_way(sd: SpeculativeDeployment) -> str:
-    return f"Somebody else has just begun a bench of {sd.metadata.name}: --follow watches it."
+    return f"Another bench of {sd.metadata.name} has just begun: --follow watches it."
 
 
 def _no_start(sd: SpeculativeDeployment, reason: Reason, message: str) -> str:
@@ -277,8 +277,8 @@ def _no_start(sd: SpeculativeDeployment, reason: Reason, message: str) -> str:
         return f"The bench could not start: {message}"
     gpus, name = sd.engine.layout.gpus_per_pod, sd.metadata.name
     return (
-        f"There is no room for the bench: {message} It is a pod beside the fleet and needs what a "
-        f"replica needs, {gpus} {vendor_of(sd.spec.node_pool).resource} on one node. Free one: "
+        f"There is no capacity for the bench: {message} It needs, in addition to the fleet, what "
+        f"a replica needs: {gpus} {vendor_of(sd.spec.node_pool).resource} on one node. Free one: "
         f"`kubectl scale sd {name} --replicas={max(0, sd.spec.replicas - 1)}` drains a replica "
         "without losing a request; scale back afterwards."
     )

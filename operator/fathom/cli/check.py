@@ -105,7 +105,7 @@ def _synchronous(start: EngineStart) -> str:
             f"little: {start.remedy_of_synchronous}."
         )
     return (
-        f"{live} all the same, but of steps with a grammar (structured output) most mix depths "
+        f"{live} too, but of steps with a grammar (structured output) most mix depths "
         "and count for nothing."
     )
 
@@ -203,7 +203,7 @@ def check_command(
     offline: Annotated[
         bool,
         typer.Option(
-            "--offline", help="Ask no hub; look into its cache. HF_HUB_OFFLINE=1 does the same."
+            "--offline", help="Ask no hub; read its cache. HF_HUB_OFFLINE=1 does the same."
         ),
     ] = False,
     timeout: Annotated[

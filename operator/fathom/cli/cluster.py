@@ -21,7 +21,7 @@ from fathom.engine.depth import DepthDocument
 from fathom.manifests.config_maps import STATE_KEY
 from fathom.measurement.bench_result import RESULT_KEY, DepthBench
 from fathom.resource import SpeculativeDeployment, known_part, parse
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom_vllm.environment import DEPTH_KEY
 
 

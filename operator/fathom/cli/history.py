@@ -97,7 +97,7 @@ def history_command(
     """Say what was decided for one, when and why, newest first.
 
     From its status, from what the operator keeps, and from the cluster's events, which clusters
-    commonly drop after an hour. What may not be read is left out, and said.
+    commonly drop after an hour. What may not be read is left out, and named on stderr.
     """
     key, past = on_resource(
         name, read_past, namespace=namespace, context=context, kubeconfig=kubeconfig

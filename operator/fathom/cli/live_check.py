@@ -169,7 +169,7 @@ async def _answer(kube: KubePort, key: ObjectKey, request_id: str) -> QualitySta
         return status.quality
     asked = Meta.model_validate(resource["metadata"]).annotations
     if asked.get(names.ANNOTATION_CHECK_QUALITY) != request_id:
-        raise NoResultError("The request was withdrawn, or somebody else's took its place.")
+        raise NoResultError("The request was withdrawn, or another one replaced it.")
     return None
 
 

@@ -134,7 +134,7 @@ def main(
 def render(files: Files = None, *, filename: FilesByFlag = None) -> None:
     """Print the objects that a SpeculativeDeployment becomes. Asks no cluster.
 
-    Other kinds in the file are passed over. Of a resource that is refused nothing is printed.
+    Other kinds in the file are skipped. Nothing is printed for a resource that is refused.
     """
     manifests = named(files, filename)
     if not manifests:

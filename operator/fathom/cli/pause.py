@@ -21,7 +21,7 @@ def pause_command(
     name: Name,
     *,
     reason: Annotated[
-        str, typer.Option(help="For whoever finds it paused; it stands in the status.")
+        str, typer.Option(help="For whoever finds it paused; the status shows it.")
     ] = PAUSED_WITHOUT_REASON,
     namespace: Namespace = "",
     context: Context = "",
@@ -29,9 +29,9 @@ def pause_command(
 ) -> None:
     """Hold what the operator does by itself. Restarts nothing.
 
-    Depth stays as it is, rollouts and refreshes wait; scaling and edits that change depth go on.
-    Writes the annotation fathom.dev/paused, not the spec, so that what syncs the spec from Git
-    finds no difference. `fathom resume` ends it.
+    Depth stays as it is, rollouts and refreshes wait; scaling and edits that change depth
+    continue. Writes the annotation fathom.dev/paused, not the spec, so that what syncs the spec
+    from Git finds no difference. `fathom resume` ends it.
     """
     if not pause_of({names.ANNOTATION_PAUSED: reason}):
         refuse(f"--reason {reason!r} would be no pause: say why, or leave it out.")
@@ -54,7 +54,7 @@ def resume_command(
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """End a pause: what was held goes on where it was."""
+    """End a pause: what was held continues where it was."""
 
     async def resumed(kube: KubePort, key: ObjectKey) -> Reported | None:
         before = await read_reported(kube, key)
@@ -68,6 +68,6 @@ def resume_command(
     if not pause_of(before.metadata.annotations):
         refuse(
             f"{key} is not paused by annotation {names.ANNOTATION_PAUSED}, so there is nothing to "
-            "end. A rollout that its spec holds goes on with rollout.paused: false."
+            "end. A rollout that its spec holds continues with rollout.paused: false."
         )
-    typer.echo(f"{key} goes on where it was.")
+    typer.echo(f"{key} continues where it was.")

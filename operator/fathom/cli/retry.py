@@ -29,10 +29,10 @@ def retry_command(
 ) -> None:
     """Try once more what was given up: a revision that was rolled back, a fetch of weights.
 
-    Also starts the canary that waits since nobody knows the spec of what serves.
+    Also starts the canary that waits because the spec of what serves is not known.
 
     Gives the annotation fathom.dev/retry-rollout a new value, or deletes the Job of the fetch, for
-    the operator to start it anew. The spec stays as it is. Exit code 2: nothing was given up.
+    the operator to start it again. The spec stays as it is. Exit code 2: nothing was given up.
     """
     now_s = SystemClock().now_s()
 
@@ -78,7 +78,7 @@ async def retried(kube: KubePort, key: ObjectKey, now_s: float) -> tuple[str, ..
     if degraded is not None and degraded.status is not ConditionStatus.TRUE:
         degraded = None
     if degraded is not None and degraded.reason == Reason.WEIGHTS_NOT_FETCHED:
-        done += [f"the fetch {each} begins anew." for each in await _fetch_anew(kube, key)]
+        done += [f"the fetch {each} begins again." for each in await _fetch_anew(kube, key)]
     if not done:
         stands = f" It is degraded for another reason: {degraded.message}" if degraded else ""
         refuse(f"Nothing of {key} was given up, so there is nothing to try again.{stands}")

@@ -26,7 +26,7 @@ class Headline(StrEnum):
     """As a headline ends."""
 
     WELL = "is well"
-    ALARMED = "serves, and an alarm stands"
+    ALARMED = "serves, and an alarm is active"
     PAUSED = "is paused"
     UNDER_WAY = "is on its way"
     NOT_WELL = "is not well"
@@ -201,7 +201,7 @@ def _traffic(status: SpeculativeDeploymentStatus) -> str:
         f"{measured.tpot_milliseconds} ms per output token" if measured.tpot_milliseconds else "",
         ""
         if measured.headroom_tokens_per_second is None
-        else f"room for at least {measured.headroom_tokens_per_second} more",
+        else f"capacity for at least {measured.headroom_tokens_per_second} more",
         f"at {measured.at}",
     )
 

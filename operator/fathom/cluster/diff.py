@@ -236,7 +236,7 @@ def _by_key(
 
 
 def _in_order(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str) -> str | None:
-    """Of objects that only their content tells apart, such as tolerations: others stand between."""
+    """First missing item of a list without keys, such as tolerations; others may be in between."""
     rest = iter(live)
     for index, ours in enumerate(rendered):
         where = f"{path}[{index}]"

@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, EventReason, Reason
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.cluster.manifest import Manifest, Meta
 from fathom.text import counted, shortened
@@ -24,6 +24,36 @@ _ABNORMAL: Final = frozenset({ConditionType.DEGRADED, *AlarmKind})
 HOUR_S: Final = 3600.0
 AN_HOUR: Final = 20
 """Events of one reason: a tuner that moves every three minutes is told in full."""
+
+
+class EventReason(StrEnum):
+    """Reasons of events that no condition has; the others have their condition's, or an alarm's.
+
+    Moves and probes have `Depth` and the tuner's action, such as `DepthMove`.
+    """
+
+    # Rollouts
+    ROLLING = "Rolling"
+    CANARY = "Canary"
+    TAKES_REPLICA = "TakesReplica"
+    PROMOTED = "Promoted"
+    ROLLED_OUT = "RolledOut"
+    REVERTED = "Reverted"
+    SUPERSEDED = "Superseded"
+    COMPARED = "Compared"
+    REFRESHING = "Refreshing"
+    # What was asked for besides
+    BENCH_ENDED = "BenchEnded"
+    QUALITY_CHECKED = "QualityChecked"
+    WEIGHTS_FETCHED = "WeightsFetched"
+    PIN_IGNORED = "PinIgnored"
+    RESUMED = "Resumed"
+    # Something is wrong, or no longer
+    RECOVERED = "Recovered"
+    STATE_RESET = "StateReset"
+    STALE_READ = "StaleRead"
+    STATUS_REFUSED = "StatusRefused"
+    INTERNAL_ERROR = "InternalError"
 
 
 class Severity(StrEnum):

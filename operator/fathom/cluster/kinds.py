@@ -108,7 +108,7 @@ class ServedApis:
     kinds: frozenset[tuple[str, str]] = frozenset()
     """Pairs of apiVersion and kind."""
     version: tuple[int, int] | None = None
-    """Of the API server, such as (1, 34); None: not known."""
+    """Version of the API server, such as (1, 34); None: not known."""
     unknown: frozenset[str] = frozenset()
     """Each apiVersion, and "version", that the server could not show just now."""
     everything: bool = False
@@ -138,7 +138,7 @@ ALL: Final = ServedApis(everything=True)
 _CONSEQUENCE: Final[Mapping[Kind, str]] = {
     POD_DISRUPTION_BUDGET: "draining nodes may take more replicas at a time than "
     "rollout.maxUnavailable.",
-    POD_MONITOR: "a Prometheus has to be told to scrape port http of the pods.",
+    POD_MONITOR: "Prometheus has to be configured to scrape port http of the pods.",
 }
 
 

@@ -24,7 +24,7 @@ class Seen:
 
     @classmethod
     def of(cls, live: Manifest) -> Self:
-        """Of an object as the API server gave it."""
+        """Read it from an object as the API server gave it."""
         metadata = cast("Mapping[str, JsonValue]", live["metadata"])
         return cls(str(metadata["uid"]), str(metadata["resourceVersion"]))
 

@@ -71,7 +71,7 @@ class ObservedWorkload(Revised):
 
     @property
     def generation(self) -> int:
-        """Of the resource for which it was last written; 0: not known."""
+        """Generation of the resource for which it was last written; 0: not known."""
         text = self.metadata.annotations.get(names.ANNOTATION_GENERATION, "")
         return int(text) if _GENERATION.fullmatch(text) else 0
 

@@ -16,7 +16,7 @@ from fathom.cluster.manifest import (
     absent_as,
     count,
 )
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.depth_set import depths_in
 from fathom.engine.replica_layout import HOST_FLAG
 from fathom.engine.report import NOTHING_TOLD, EngineReport, asked_by
@@ -188,7 +188,7 @@ class ContainerStatus(ObservedModel):
     image: str = ""
     restart_count: int = 0
     ready: bool = False
-    """Of one that runs to its end: whether it ended well."""
+    """Whether it is ready or, where it runs to its end, ended well."""
     state: Annotated[ContainerState, absent_as(ContainerState())] = ContainerState()
     last_state: Annotated[ContainerState, absent_as(ContainerState())] = ContainerState()
 
@@ -313,7 +313,7 @@ class ObservedPod(Revised):
 
     @property
     def engine_restarts(self) -> int:
-        """Of the container that serves; sidecars come and go without it."""
+        """Restarts of the container that serves; sidecars come and go without it."""
         return sum(
             each.restart_count
             for each in self.status.container_statuses
@@ -322,7 +322,7 @@ class ObservedPod(Revised):
 
     @property
     def init_restarts(self) -> int:
-        """Of what has to end before the engine can start."""
+        """Restarts of what has to end before the engine can start."""
         sidecars = {each.name for each in self.spec.init_containers if each.is_sidecar}
         return sum(
             each.restart_count

@@ -119,7 +119,7 @@ def _no_toleration(spec: PodSpec, nodes: Sequence[ObservedNode]) -> str:
     some = "the node that matches repels" if len(nodes) == 1 else f"all {len(nodes)} nodes repel"
     return (
         f"{some} the pod by taints: {listed}. Add what is meant for such pods to "
-        "nodePool.tolerations; node.kubernetes.io/ taints tell of cordoned or failing nodes."
+        "nodePool.tolerations; node.kubernetes.io/ taints mark cordoned or failing nodes."
     )
 
 

@@ -36,7 +36,7 @@ class Objects:
     foreign: Mapping[tuple[Kind, str], Meta] = field(default_factory=dict)
     """What bears a name that the resource needs, and is not its own."""
     optional: frozenset[Kind] = frozenset()
-    """Of the kinds that are made only where that can be done, those that can be made here."""
+    """Kinds that can be made here, among those that are made only where that can be done."""
     served: ServedApis = field(default_factory=ServedApis)
     """What the cluster has."""
     jobs: tuple[ObservedJob, ...] = ()

@@ -276,14 +276,14 @@ class Names(BaseModel):
 
 
 class KnownNames(BaseModel):
-    """Of every release that was asked."""
+    """Known names of every release that was asked."""
 
     model_config = ConfigDict(frozen=True)
 
     releases: tuple[str, ...]
     """Ascending."""
     options: tuple[Names, ...]
-    """Of `vllm serve`, those that begin with two dashes."""
+    """Options of `vllm serve` that begin with two dashes."""
     draft: tuple[Names, ...]
     """Fields of vLLM's speculative configuration."""
 

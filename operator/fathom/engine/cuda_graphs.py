@@ -22,7 +22,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
-from fathom.engine.arguments import EngineArguments, EngineOption
+from fathom.engine.argument_parser import EngineArguments, EngineOption
 
 _ANY: Final = frozenset({0})
 """One graph for every query length."""

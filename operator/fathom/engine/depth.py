@@ -51,7 +51,7 @@ def depth_at(schedule: Schedule, batch: int) -> int:
 
 
 def nearest_depth(depth: int, among: Sequence[int]) -> int:
-    """Of these depths the one that is nearest to another; of two the shallower.
+    """Nearest of these depths to another; of two the shallower.
 
     Args:
         depth: any depth.

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field, ValidationError
 
 from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculationSpec
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.depth import DepthRange, Schedule
 
 WIDEST_GRID: Final = 48

@@ -3,7 +3,7 @@
 A field of the spec that becomes a flag is one row: what is passed, what is refused in
 `spec.engine.args` and with which words, and what a release lacks all follow from it. How
 those are spelled whose value is read in `spec.engine.args` stands in
-`fathom.engine.arguments.SHORTEST`.
+`fathom.engine.argument_parser.SHORTEST`.
 """
 
 import json
@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from fathom.api.bounded_json import json_or_text
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.arguments import MAX_NUM_SEQS
+from fathom.engine.argument_parser import MAX_NUM_SEQS
 from fathom.engine.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
 from fathom.engine.cuda_graphs import CONFIG
 from fathom.engine.profile import EngineProfile
@@ -140,7 +140,7 @@ def _of_spec(value: Callable[[SpeculativeDeploymentSpec], str | bool]) -> Value:
 
 
 def _where_nodes_meet(value: Callable[[ReplicaLayout, Role], str]) -> Value:
-    """Of a replica over several nodes; Kubernetes fills in LeaderWorkerSet's variables."""
+    """Value for a replica over several nodes; Kubernetes fills in LeaderWorkerSet's variables."""
     return lambda engine, role: value(engine.layout, role) if engine.layout.spans_nodes else False
 
 

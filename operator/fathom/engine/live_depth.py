@@ -41,7 +41,7 @@ def live_depth_refusal(spec: SpeculativeDeploymentSpec, start: EngineStart) -> R
     if start.version is None:
         return Refusal(
             Reason.ENGINE_VERSION_UNKNOWN,
-            f"the tag of {spec.engine.image} does not tell which vLLM it holds, so "
+            f"the tag of {spec.engine.image} does not show which vLLM it holds, so "
             f"{_stays(spec)}: set spec.engine.version.",
         )
     obstacle = next(_obstacles(spec, start, start.version), None)
@@ -96,7 +96,7 @@ def _obstacles(
         )
     if spec.verifies_adaptively and not LIVE_DEPTH_ADAPTIVE.in_version(version):
         yield (
-            "depth can be changed live beside adaptive verification in vLLM "
+            "depth can be changed live with adaptive verification in vLLM "
             f"{LIVE_DEPTH_ADAPTIVE.versions}, and this is {version}, so {depth}: change "
             "spec.engine.image, or set speculation.adaptiveVerification to Disabled."
         )

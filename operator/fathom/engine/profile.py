@@ -12,7 +12,7 @@ from functools import cached_property
 from packaging.version import Version
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.cuda_graphs import Captured, Graphs
 from fathom.engine.depth import Schedule
 from fathom.engine.depth_set import named_depths, startup_schedule

@@ -72,7 +72,7 @@ def layout_of(spec: SpeculativeDeploymentSpec) -> ReplicaLayout:
 
 
 class Role(StrEnum):
-    """Of a pod in its replica."""
+    """Role of a pod in its replica."""
 
     LEADER = names.ROLE_LEADER
     WORKER = names.ROLE_WORKER

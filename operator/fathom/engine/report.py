@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from fathom.api.bounded_json import UnreadableJsonError, parsed_json
 from fathom.api.spec import MAX_TOKENS_LIMIT
-from fathom.engine.arguments import (
+from fathom.engine.argument_parser import (
     MAX_NUM_SEQS,
     EngineArguments,
     is_count,

@@ -31,7 +31,7 @@ from packaging.version import InvalidVersion, Version
 from fathom.api.bounded_json import is_true
 from fathom.api.methods import Method
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
-from fathom.engine.arguments import EngineArguments, max_num_seqs, token_budget
+from fathom.engine.argument_parser import EngineArguments, max_num_seqs, token_budget
 from fathom.engine.capability_table import ASYNCHRONOUS_ON_V2, Capability
 from fathom.engine.cuda_graphs import StatedMode, stated_mode
 

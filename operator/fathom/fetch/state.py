@@ -28,7 +28,7 @@ from fathom_vllm.content import content_hash
 
 COMPONENT: Final = "fetch"
 CONTAINER: Final = "fetch"
-"""Of the Job's pod. An injector may put others beside it, which may go on after its end."""
+"""Container of the Job's pod. An injector may add others, which may continue after its end."""
 DIGEST_LENGTH: Final = 10
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
@@ -137,7 +137,7 @@ class FetchStage(Enum):
     MISSING = "nothing fetches them yet"
     UNDER_WAY = "a Job fetches them"
     GIVEN_UP = "the Job has been given up, or its fetch has ended without a word"
-    FORGOTTEN = "a Job has fetched them, and what it said of them is lost"
+    FORGOTTEN = "a Job has fetched them, and its report is lost"
     FETCHED = "they are fetched"
 
 

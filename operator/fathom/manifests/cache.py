@@ -6,7 +6,7 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.arguments import Loading, loading, names_other_repositories
+from fathom.engine.argument_parser import Loading, loading, names_other_repositories
 from fathom.engine.profile import EngineProfile
 from fathom.fetch.state import Fetch, commits_in
 from fathom.model_facts import ModelRef, draft_ref, target_ref

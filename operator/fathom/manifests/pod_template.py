@@ -38,7 +38,7 @@ from fathom.resource import SpeculativeDeployment
 from fathom_vllm.environment import DEPTH_DIRECTORY, DEPTH_KEY
 
 HTTP_PORT_NAME: Final = "http"
-"""Of the port that answers, unless `podTemplate` gives it another."""
+"""Name of the port that answers, unless `podTemplate` gives it another."""
 PLUGIN_VOLUME: Final = "fathom-plugin"
 DEPTH_VOLUME: Final = "fathom-depth"
 PRE_STOP_SECONDS: Final = 5

@@ -32,8 +32,8 @@ _ROOT: Final = "V1PodTemplateSpec"
 _INT_OR_TEXT: Final = "port"
 """A field that is anything by the schema: of probes and hooks, a port's number or its name."""
 _WRONG_LETTERS: Final = 1
-"""Of a misspelt name; of letters that are missing, or too many, two. What Kubernetes adds beside a
-field it calls the same and a word more or another, such as `supplementalGroupsPolicy`."""
+"""Wrong letters of a misspelt name; of letters that are missing, or too many, two. Fields that
+Kubernetes adds next to others have a word more, or another, such as `supplementalGroupsPolicy`."""
 DIRECTIVE: Final = "$patch"
 _REPLACE: Final[Mapping[str, JsonValue]] = MappingProxyType({DIRECTIVE: "replace"})
 # By the name of the list, wherever in a pod template it stands; the names are unambiguous there.
@@ -143,13 +143,13 @@ def _in_list(value: JsonValue, inner: str, field: str, path: str) -> Iterator[Pr
     for index, item in enumerate(value):
         where = f"{path}[{index}]"
         if item is None:
-            yield Problem(field=where, message="nothing stands here: remove it.")
+            yield Problem(field=where, message="this is empty: remove it.")
         else:
             yield from _of_type(item, inner, field, where)
 
 
 def _is_directive(key: str) -> bool:
-    """Of strategic merge, which has its own sentences for those that it does not know."""
+    """Whether it is one of strategic merge, which has its own sentences for unknown ones."""
     return key.startswith("$")
 
 

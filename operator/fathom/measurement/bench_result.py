@@ -12,7 +12,7 @@ COLUMNS: Final = (
     *("Data", "Input", "Concurrency", "Depth", "tok/s", "Per user", "Acceptance"),
     *("× depth 0", "× true off"),
 )
-"""Of a table of a bench: the first is text, the others are numbers."""
+"""Columns of a table of a bench: the first is text, the others are numbers."""
 
 
 class _Found(BaseModel):
@@ -26,7 +26,7 @@ class AcceptanceLength(_Found):
 
     mean: float
     low: float
-    """Of its interval of 95 %."""
+    """Low end of its interval of 95 %."""
     high: float
     drafts: int
     """That it was counted by."""
@@ -45,11 +45,11 @@ class BenchRow(_Found):
     failed: int
     """That were not."""
     input_tokens: int
-    """Of a prompt, on average."""
+    """Tokens of a prompt, on average."""
     tokens_per_second: float
-    """Of all requests together."""
+    """Rate of all requests together."""
     tokens_per_second_per_user: float | None
-    """Of one request once its first token is there; None: none had a second one."""
+    """Rate of one request once its first token is there; None: none had a second one."""
     first_token_seconds: float
     acceptance: AcceptanceLength | None
     """None: nothing was drafted."""
@@ -64,9 +64,9 @@ class DepthBench(_Found):
     """One bench."""
 
     name: str
-    """Of the SpeculativeDeployment."""
+    """Name of the SpeculativeDeployment."""
     image: str
-    """Of the engine."""
+    """Image of the engine."""
     at: str
     """When it ended."""
     rows: tuple[BenchRow, ...]

@@ -114,7 +114,7 @@ class EngineCounts:
     finished_requests: float = 0.0
     """Requests that ended, however they did."""
     failed_requests: float = 0.0
-    """Of those, the ones that the engine or the client gave up: `error`, `abort`."""
+    """Ended requests that the engine or the client gave up: `error`, `abort`."""
     requests_running: float = 0.0
     requests_waiting: float = 0.0
     kv_cache_usage: float = 0.0
@@ -199,6 +199,6 @@ def _drafts_of(numbers: Sequence[float]) -> DraftCounts:
 STEPS_FORM: Final = CountsForm(_numbers_of_steps, _steps_of, NO_STEPS)
 """As many numbers as `CellCounts` has, in its order; steps of decodes have no prompts."""
 OLD_STEPS_FORM: Final = CountsForm(_numbers_without_prompts, _steps_of, NO_STEPS)
-"""Of pages that do not count tokens of prompts."""
+"""Form of pages that do not count tokens of prompts."""
 DRAFTS_FORM: Final = CountsForm(_numbers_of_drafts, _drafts_of, NO_DRAFTS)
 """Drafts, and then as many accepted ones as the cell is deep."""

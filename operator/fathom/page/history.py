@@ -28,7 +28,7 @@ LONGEST_MESSAGE: Final = 512
 QUIET_S: Final = 60.0
 """From point to point while nothing is measured; and what a window may be late by."""
 MOST_LINES: Final = 6
-"""Of depth: more cannot be told apart."""
+"""Lines of depth: more cannot be distinguished."""
 
 
 class MomentKind(StrEnum):

@@ -44,13 +44,13 @@ class Looks:
 
 @cache
 def overview_looks() -> Looks:
-    """Of the list: no script at all."""
+    """Style of the list, and no script at all."""
     return _looks(_own("page.css"), ())
 
 
 @cache
 def resource_looks() -> Looks:
-    """Of one resource: charts."""
+    """Style and scripts of one resource: charts."""
     return _looks(
         _uplot("uPlot.min.css") + _own("page.css"), (_uplot("uPlot.iife.min.js"), _own("page.js"))
     )

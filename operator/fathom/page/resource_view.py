@@ -22,9 +22,9 @@ from fathom.tuning.interface import settings_from
 from fathom.tuning.surface import Speed, SurfaceRow, surface
 
 SHADES: Final = 7
-"""Of the heat map: 0 is far below the best of its row, the last one is the best."""
+"""Shades of the heat map: 0 is far below the best of its row, the last one is the best."""
 _SHADE_STEP: Final = 0.05
-"""Of the best's tokens per second, from shade to shade."""
+"""Share of the best's tokens per second, from shade to shade."""
 _LITTLE: Final = 0.005
 """Shares below half a percent are shown as none."""
 

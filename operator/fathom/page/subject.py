@@ -12,7 +12,7 @@ from fathom.engine.depth import DepthDocument
 from fathom.measurement.bench_result import DepthBench
 from fathom.page.history import History
 from fathom.resource import UNKNOWN, SpeculativeDeployment, known_part, parse, standing
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 
 MOST_ROWS: Final = 1000
 """On one page: what a browser lays out at once, and what a request may cost."""
@@ -85,7 +85,7 @@ class ShownResources:
         self._found.pop(key, None)
 
     def statuses(self) -> Iterator[tuple[ObjectKey, SpeculativeDeploymentStatus]]:
-        """Of each resource."""
+        """Status of each resource."""
         return ((key, reported.status) for key, (reported, _) in self._found.items())
 
     def subject(self, key: ObjectKey) -> Subject:
@@ -116,7 +116,7 @@ class Overview:
 
     rows: tuple[OverviewRow, ...]
     number: int
-    """Of this page, from 1."""
+    """Number of this page, from 1."""
     pages: int
     resources: int
     troubled: int

@@ -59,7 +59,7 @@ class Difference:
 
     prompt: int
     position: int
-    """Of the first token that differs; after it nothing can be compared."""
+    """Position of the first token that differs; after it nothing can be compared."""
     gap_nats: float | None = None
     """Between the two candidates, by the engine at depth 0; None: not known, or one of them is not
     among the likeliest."""
@@ -174,8 +174,8 @@ class QualityComparison:
     def untold(self) -> str:
         """The sentence of differences whose gap could not be learnt."""
         return (
-            f"{len(self.differences)} of {len(self.reference)} prompts differ, and whether by more "
-            f"than a near-tie could not be told. {self._told(self.differences[0])}"
+            f"{len(self.differences)} of {len(self.reference)} prompts differ, and it is not known "
+            f"whether by more than a near-tie. {self._told(self.differences[0])}"
         )
 
     def _told(self, difference: Difference) -> str:
@@ -206,7 +206,7 @@ class Replica:
     live: bool = True
     """Its metrics were read, and show that its depth can be changed live."""
     generation: int = 0
-    """Of the depth document that its engine reports to be in force."""
+    """Generation of the depth document that its engine reports to be in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

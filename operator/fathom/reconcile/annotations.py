@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api import names
-from fathom.api.conditions import EventReason
 from fathom.api.spec import MAX_TOKENS_LIMIT
 from fathom.api.status import QualityResult, QualityStatus
-from fathom.cluster.events import Event, Severity
+from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.manifest import Meta
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects, Snapshot

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api import names
-from fathom.api.conditions import EventReason
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.cluster.events import Event, Severity, transitions
+from fathom.cluster.events import Event, EventReason, Severity, transitions
 from fathom.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.cluster.manifest import Manifest, Seen
 from fathom.cluster.snapshot import Objects, status_in
@@ -234,8 +233,8 @@ def after_refused(
     if not retry.lasting or (before and before.lasting):
         return state, retry, ()
     message = (
-        "the status of this resource cannot be written, and says what was; pods and depth are "
-        f"looked after all the same. {names.PLURAL}/status is for the operator to patch: does "
+        "the status of this resource cannot be written, so it is out of date; pods and depth are "
+        f"still managed. {names.PLURAL}/status is for the operator to patch: does "
         "its role allow it, which policy or webhook refuses it, is the CRD as new as the "
         f"operator? The API server says: {why}"
     )

@@ -65,7 +65,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Of one write, since its first refusal."""
+    """Tries of one write, since its first refusal."""
 
     at_s: float
     """Unix seconds of the last try."""
@@ -113,7 +113,7 @@ class _Written:
     why: str = ""
     """What was found changed back, the last time."""
     data: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Of a ConfigMap."""
+    """Data of a ConfigMap."""
 
     def lost_in(self, live: Manifest) -> bool:
         """Whether somebody took back what was written, whatever they added."""

@@ -93,7 +93,7 @@ def with_kept(
 
 
 def worth_keeping(models: Mapping[ModelRef, ModelFacts]) -> dict[ModelRef, ModelFacts]:
-    """Of the models in use, those of which something is known, and that alone."""
+    """Models in use of which something is known, and that alone."""
     return {
         ref: ModelFacts(config=facts.config, weights=facts.weights)
         for ref, facts in models.items()
@@ -130,7 +130,7 @@ class Checkpoint:
     accepted_revision: str | None = None
     """The revision that its pods were given, or are to be given."""
     stable_spec: str | None = None
-    """Of the rollout's stable revision."""
+    """Spec of the rollout's stable revision."""
     rollout: Rollout | None = None
     """The one under way, or the one whose revision is vetoed."""
     refreshes: RefreshLog = field(default_factory=RefreshLog)

@@ -21,8 +21,8 @@ from fathom.text import counted, shortened
 from fathom.times import rfc3339
 
 LONGEST_MESSAGE: Final = 32_768
-"""Of a condition: no longer than one of Kubernetes' own. A spec may have as many problems as lines,
-and an API server quotes what it refuses."""
+"""Length of a condition's message: no longer than one of Kubernetes' own. A spec may have as many
+problems as lines, and an API server quotes what it refuses."""
 
 
 def condition(
@@ -49,9 +49,7 @@ def alarms(
     findings: Findings, before: Mapping[ConditionType | AlarmKind, Condition]
 ) -> dict[ConditionType | AlarmKind, Finding]:
     """Alarms that stand, and those that are over; one that never was raised is not mentioned."""
-    over = Finding(
-        ConditionStatus.FALSE, Reason.CLEARED, "It was raised before, and does not stand any more."
-    )
+    over = Finding(ConditionStatus.FALSE, Reason.CLEARED, "It was raised before, and is over.")
     return {
         kind: findings.alarms.get(kind, over)
         for kind in AlarmKind
@@ -173,7 +171,7 @@ def _depth_not_applied(findings: Findings) -> Finding | None:
     return _true(
         Reason.DEPTH_NOT_OBEYED,
         f"the engines of {pods} do not report the depth that was written for them; the "
-        "tuner goes on without them as long as most pods obey. Look for depth rejections and "
+        "tuner continues without them as long as most pods obey. Look for depth rejections and "
         "hook errors on their /metrics, and at their logs.",
     )
 
@@ -188,7 +186,7 @@ def _engine_differs(findings: Findings) -> Finding | None:
     return _true(
         Reason.ENGINE_DIFFERS,
         f"the engine of {pod} says that it runs with {listed}, as was rendered for it.{more} "
-        "Depth is tuned by the batches, depths and token budget that engines tell. Look for what "
+        "Depth is tuned by the batches, depths and token budget that engines report. Look for what "
         "changes arguments or volumes of the pod (an admission webhook, the image's entrypoint), "
         "at vLLM's log, and, where the version differs, at spec.engine.version.",
     )

@@ -27,7 +27,7 @@ class DesiredState:
     sd: SpeculativeDeployment
     """The spec in force: the one asked for, or, while that one is vetoed, the stable one."""
     revision: str
-    """Of `sd`."""
+    """Revision of `sd`."""
     stable: SpeculativeDeployment | None
     """What most replicas still are, while another revision is on trial; None: `sd`."""
     checkpoint: Checkpoint

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fathom.api import names
-from fathom.api.conditions import EventReason, Reason
+from fathom.api.conditions import Reason
 from fathom.api.status import FetchedModel, WeightsStatus
-from fathom.cluster.events import Event, Severity
+from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM
 from fathom.cluster.observed_pods import ContainerStatus, ObservedPod
 from fathom.cluster.pod_failures import Trouble, pods_refused, trouble_with_pod
@@ -144,7 +144,7 @@ def _trouble(standing: FetchStanding, objects: Objects) -> Trouble | None:
         said = _last_words(pod) or job.failed or "it left no message that says what it fetched"
         return Trouble(
             Reason.WEIGHTS_NOT_FETCHED,
-            f"Job {job.name} was given up: {said.rstrip('.')}. Delete it to have it started anew.",
+            f"Job {job.name} was given up: {said.rstrip('.')}. Delete it to have it started again.",
         )
     if job is not None and (refused := objects.refused_pods.get(job.name)):
         trouble: Trouble | None = pods_refused(JOB, job.name, refused)
@@ -223,7 +223,7 @@ def _unwanted(objects: Objects, standing: FetchStanding) -> Iterator[Operation]:
             # What is there is not fetched again: the next one only says once more what it is.
             yield deleted(objects, JOB, job.name, "what it has fetched is not known any more")
         elif standing.outlived:
-            why = "what it has fetched is kept, and something beside its fetch goes on"
+            why = "what it has fetched is kept, and its pod still runs"
             yield deleted(objects, JOB, job.name, why)
         else:
             used |= job.spec.template.spec.config_maps

@@ -94,7 +94,7 @@ def findings_of(
     fetch: FetchFindings,
     state: LoopState,
 ) -> Findings:
-    """Of a pass that carried out a spec."""
+    """Findings of a reconcile that carried out a spec."""
     offer = desired.offer if desired.rollout is None or desired.rollout.arm else None
     name = desired.sd.metadata.name
     return Findings(
@@ -147,7 +147,7 @@ def findings_of(
 def findings_without_spec(
     intent: Intent, objects: Objects, state: LoopState, now_s: float
 ) -> Findings:
-    """Of a pass that knew no spec it could carry out."""
+    """Findings of a reconcile that knew no spec it could carry out."""
     return Findings(
         now_s=now_s,
         replicas=intent.replicas,
@@ -293,7 +293,7 @@ def _draft_finding(intent: Intent) -> Finding:
         return Finding(
             ConditionStatus.UNKNOWN,
             Reason.NOT_CHECKED,
-            "the spec has to be mended before its draft can be looked at.",
+            "the spec has to be fixed before its draft can be checked.",
         )
     return Finding(verdict.status, verdict.reason, verdict.message)
 

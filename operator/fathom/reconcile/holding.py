@@ -83,7 +83,7 @@ def hold_of(
         f"revision {intent.revision} waits, at most {PATIENCE_S:.0f} s, for what the hub says of "
         f"{named(intent.awaited)}{f' ({why})' if why else ''}: what does not fit gets no pod."
     )
-    until = f"the hub has told of its models, or {PATIENCE_S:.0f} s are over"
+    until = f"the hub has answered for its models, or {PATIENCE_S:.0f} s are over"
     return Hold(
         progress=Progress(Reason.WAITING_FOR_HUB, message), until=until, wake_after_s=left_s
     )
@@ -116,9 +116,9 @@ def _unread(checkpoint: Checkpoint, objects: Objects, intent: Intent) -> str:
     config_map = names.tuning_config_map(objects.key.name)
     return (
         f"{' and '.join(checkpoint.unread)} of ConfigMap {config_map} cannot be read, so it is not "
-        "known which pods the spec asks for, nor whether it was refused. What runs goes on, and "
-        f"revision {intent.revision} gets no pod until the hub tells of {named(intent.awaited)}. "
-        "To go on without knowing, "
+        "known which pods the spec asks for, nor whether it was refused. What runs continues, and "
+        f"revision {intent.revision} gets no pod until the hub answers for "
+        f"{named(intent.awaited)}. To continue without knowing, "
         f"delete {'these keys' if len(checkpoint.unread) > 1 else 'this key'}."
     )
 

@@ -44,7 +44,7 @@ class Said:
     kept: SpeculativeDeploymentStatus | None = None
     """What the API server made of it; None: nothing that can be read."""
     version: str | None = None
-    """Of the resource, with it; None: this operator has written none."""
+    """Version of the resource, with it; None: this operator has written none."""
     refused: Retry | None = None
     """None: the API server takes it."""
     told: tuple[Told, ...] = ()

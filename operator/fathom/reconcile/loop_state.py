@@ -34,7 +34,7 @@ from fathom.rollout.evidence import CanaryWindows
 from fathom.rollout.rollout import Rollout, Stage, named_reason
 from fathom.times import unix_seconds
 from fathom.tuning.gains import Gained
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 
 GAINED_KEY: Final = "gained.json"
 STATE_KEYS: Final = frozenset({STATE_KEY, GAINED_KEY})
@@ -103,7 +103,7 @@ class LoopState:
     """Everything else is derived from the cluster at each reconcile."""
 
     uid: str
-    """Of the resource; another resource of the same name starts afresh."""
+    """Uid of the resource; another resource of the same name starts afresh."""
     objects: Objects | None
     """The last read of the cluster, good until something moves; None: read again."""
     tuner: TuningState

@@ -7,8 +7,7 @@ as this build renders it.
 from dataclasses import dataclass
 
 from fathom.api import names
-from fathom.api.conditions import EventReason
-from fathom.cluster.events import Event, Severity
+from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.snapshot import Objects
 from fathom.engine.plugin import PluginBundle

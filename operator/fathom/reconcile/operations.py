@@ -282,7 +282,7 @@ def _name(manifest: Manifest) -> str:
 
 
 def _told_generation(pod: ObservedPod) -> str:
-    """Of the depth document that it was nudged for last."""
+    """Generation of the depth document that it was resynced for last."""
     return pod.metadata.annotations.get(names.ANNOTATION_DEPTH_GENERATION, "").partition(".")[0]
 
 

@@ -16,8 +16,8 @@ from fathom.cluster.manifest import Manifest
 from fathom.resource import Metadata, SpeculativeDeployment, known_part, parse
 
 _SPECS_KEPT: Final = 4096
-"""Of all resources: one of each that is at rest, three of one in a rollout. With fewer than there
-are, each pass would find that the last one's have just been forgotten. One takes about 20 KB."""
+"""Specs of all resources: one of each at rest, three of one in a rollout. With fewer than there
+are, each reconcile would find that the last one's are already forgotten. One takes about 20 KB."""
 _BOUNDS: Final = ("maxUnavailable", "maxSurge")
 """Fields of `rollout` that hold for whatever is rolled out, and back."""
 

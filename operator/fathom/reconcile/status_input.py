@@ -77,7 +77,7 @@ class Findings:
     gained: GainedStatus | None
     """None: nothing was counted yet."""
     quality: QualityStatus | None
-    """Of the last check; None: none was ever asked for."""
+    """Result of the last check; None: none was ever asked for."""
     counters: Mapping[str, PodCounters] = field(default_factory=dict)
     differing: Mapping[str, Sequence[Difference]] = field(default_factory=dict)
     """By pod: in what its engine says that it is not what was rendered for it."""

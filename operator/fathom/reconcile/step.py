@@ -14,9 +14,8 @@ answered comes back as the argument of the next step:
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fathom.api.conditions import EventReason
 from fathom.api.status import QualityStatus
-from fathom.cluster.events import Event, Severity
+from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.kinds import CONFIG_MAP
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects, Snapshot
@@ -46,7 +45,7 @@ from fathom.reconcile.tuning_report import report
 from fathom.reconcile.writes import Build, Writes, is_written, writes_of
 from fathom.resource import SpeculativeDeployment
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.validation.candidate import Cluster
 
 Decide = Callable[[TuningSnapshot], TuningDecision]

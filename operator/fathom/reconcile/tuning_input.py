@@ -17,7 +17,7 @@ from fathom.reconcile.desired_state import DesiredState
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.revision import changed_restart_fields
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot, settings_from
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 
 _TOKENS: Final = "spec.speculation.tokens"
 

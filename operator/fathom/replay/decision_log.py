@@ -24,7 +24,7 @@ class Occurrence:
     """As it was first put."""
     expected_gain: float | None
     schedule: Schedule
-    """Of the document that it asked for."""
+    """Schedule of the document that it asked for."""
     in_force: Schedule
     """At that time."""
 

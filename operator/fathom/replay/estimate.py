@@ -168,9 +168,9 @@ class Unplugged:
         count = len(self.pods)
         whose = "The engines show" if not self.with_plugin else f"{count} of the engines show"
         return (
-            f"{whose} vLLM's own counters only: {self._seen()}. They do not tell at which batch "
-            "and depth a step ran, nor how long it took, so what another depth would gain cannot "
-            "be told. Mode Advise keeps your own depth and counts what is missing: record that."
+            f"{whose} vLLM's own counters only: {self._seen()}. They do not show at which batch "
+            "and depth a step ran, nor how long it took, so what another depth would gain is "
+            "unknown. Mode Advise keeps your own depth and counts what is missing: record that."
         )
 
     def _add(self, counted: EngineCounts, seconds: float) -> None:

@@ -24,7 +24,7 @@ from fathom.text import counted
 from fathom.times import rfc3339
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import Settings, TuningDecision
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.surface import surface
 
 
@@ -98,7 +98,7 @@ def _recorded(replayed: ReplayResult) -> Iterator[Fact]:
     """What there is to go by."""
     yield Fact("Recorded", recorded_sentence(replayed.recorded))
     if replayed.recorded.gaps:
-        yield Fact("Without any look", "; ".join(map(gap_sentence, replayed.recorded.gaps)))
+        yield Fact("Without any scrape", "; ".join(map(gap_sentence, replayed.recorded.gaps)))
     if replayed.left_out:
         yield Fact("Left out", " ".join(replayed.left_out))
     if replayed.unplugged:

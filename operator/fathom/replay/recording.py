@@ -69,7 +69,7 @@ def looks_in(stream: BinaryIO, where: str) -> Iterator[PodCounters | BadLine]:
             look = _look(line, f"{where}, line {number}")
             if isinstance(look, PodCounters):
                 if look.at_s < newest_s:
-                    look = BadLine(f"{where}, line {number}: it is older than what stands above.")
+                    look = BadLine(f"{where}, line {number}: it is older than the lines above.")
                 else:
                     newest_s = look.at_s
             yield look

@@ -22,8 +22,8 @@ from fathom.tuning.checks.probing import planned_s
 from fathom.tuning.context import clamped
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.learning import STALE_S, STALE_WINDOWS, learn
-from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
 
 Watch = Callable[[TuningDecision, DepthDocument, float], None]
@@ -113,7 +113,7 @@ class Replay:
             ValueError: it is older than the one before.
         """
         if look.at_s < self._last_s:
-            raise ValueError(f"{look.pod} at {look.at_s} comes after a look at {self._last_s}")
+            raise ValueError(f"{look.pod} at {look.at_s} comes after a scrape at {self._last_s}")
         if not self._looks:
             self._first_s = look.at_s
             self._next_s = look.at_s + self._settings.window_seconds

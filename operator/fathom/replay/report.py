@@ -72,7 +72,7 @@ def report_command(
     if recording:
         page = recorded_page(ObjectKey(namespace, name), recording, filename)
     elif filename is not None:
-        refuse("-f goes with --recording: what a cluster wishes stands there.")
+        refuse("-f is for --recording only: without it, the spec is read from the cluster.")
     else:
         _, subject = on_resource(
             name, _read, namespace=namespace, context=context, kubeconfig=kubeconfig

@@ -28,7 +28,7 @@ Take = Callable[[PodCounters], None]
 Complain = Callable[[str], None]
 """Takes a sentence about what was passed over."""
 MOST_COMPLAINTS: Final = 10
-NO_LOOK: Final = "there is no look at any engine in it"
+NO_LOOK: Final = "there is no scrape of any engine in it"
 """Why there is nothing to replay in a recording."""
 Feed = Callable[[Take, Complain], None]
 """Hands over every look, and a sentence about each that is passed over."""
@@ -48,7 +48,7 @@ class Past:
     save: Path | None = None
     """Where to write a recording of it."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of all series that are meant."""
+    """Labels of all series that are meant."""
 
 
 def feed_files(files: Sequence[Path], take: Take, complain: Complain) -> None:
@@ -168,5 +168,5 @@ class _Complaints:
             typer.echo(sentence, err=True)
         if self.more:
             typer.echo(
-                f"{counted(self.more, 'more look was', 'more looks were')} passed over.", err=True
+                f"{counted(self.more, 'more scrape was', 'more scrapes were')} skipped.", err=True
             )

@@ -21,7 +21,7 @@ def replay_view(replayed: ReplayResult) -> Iterator[RenderableType]:
     """What was recorded, what would have been decided, what it would have gained, and why."""
     yield Text(f"Recorded: {recorded_sentence(replayed.recorded)}")
     yield from bullets(
-        "Without any look",
+        "Without any scrape",
         map(gap_sentence, replayed.recorded.gaps),
     )
     if replayed.unplugged:
@@ -125,9 +125,9 @@ def recorded_sentence(recorded: Recorded) -> str:
     """How much there is to go by."""
     length = timedelta(seconds=round(recorded.to_s - recorded.from_s))
     return (
-        f"{counted(recorded.looks, 'look')} at {counted(len(recorded.pods), 'pod')} "
-        f"within {length}, from {rfc3339(recorded.from_s)} to {rfc3339(recorded.to_s)}; engines "
-        f"started anew: {recorded.restarts}."
+        f"{counted(recorded.looks, 'scrape')} of {counted(len(recorded.pods), 'pod')} "
+        f"within {length}, from {rfc3339(recorded.from_s)} to {rfc3339(recorded.to_s)}; engine "
+        f"restarts: {recorded.restarts}."
     )
 
 

@@ -3,15 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fathom.api.conditions import EventReason, Reason
-from fathom.cluster.events import Event, Severity
+from fathom.api.conditions import Reason
+from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.observed_pods import ObservedPod
-from fathom.rollout.canary import (
-    canary_pod,
-    failure_of,
-    seen_obeying,
-    watched_on,
-)
+from fathom.rollout.canary_health import canary_pod, failure_of, seen_obeying, watched_on
 from fathom.rollout.comparison import HAS, comparison_of
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
@@ -84,7 +79,7 @@ def watched_canary(rollout: Rollout, given: RolloutInput) -> RolloutStep:
 
 
 def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput) -> RolloutStep:
-    """Of a canary that serves: it is promoted, goes back, or is watched on."""
+    """Judge a canary that serves: it is promoted, goes back, or stays watched."""
     if awaited := _awaited_of_depth(rollout.watch, given):
         message = f"pod {pod.name} {awaited}."
         return RolloutStep(replace(rollout, reason=Reason.CANARY_STARTING, message=message))
@@ -117,14 +112,14 @@ def _awaited_of_depth(watch: CanaryWatch | None, given: RolloutInput) -> str:
     ready_s = watch.ready_since_s
     unread = given.document is not None and watch.pod not in given.counters
     if unread and ready_s is not None and given.now_s - ready_s < WARM_UP_S:
-        return "has not told yet which depth it has in force"
+        return "has not reported yet which depth it has in force"
     return ""
 
 
 def _compared(
     rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput
 ) -> RolloutStep:
-    """Of an arm that serves: it goes back if its requests fail, and stays else."""
+    """Judge a variant that serves: it goes back if its requests fail, and otherwise stays."""
     if (failing := fails(rollout.evidence)) is not None:
         return rolled_back(rollout, failing.reason, f"{pod.name}: {failing.message}", given)
     before, bake_s = rollout.compared, given.settings.bake_s

@@ -40,10 +40,10 @@ def no_room(rollout: Rollout, given: RolloutInput) -> NoRoom | None:
         return None
     until_s = max(rollout.began_at_s, found.since_s or 0.0) + settings.capacity_s
     if given.now_s >= until_s and not settings.waits:
-        message = f"no node has room for one more: {found.trouble.message}"
+        message = f"no node has capacity for one more: {found.trouble.message}"
         return NoRoom(takes=True, reason=Reason.CANARY_STARTING, message=message)
     then = (
-        "It waits for room, since rollout.whenNoCapacity is Wait."
+        "It waits for capacity, since rollout.whenNoCapacity is Wait."
         if settings.waits
         else f"If that is so until {rfc3339(until_s)}, it takes the place of a replica: "
         f"{cost(rollout.stable, given)}."
@@ -52,7 +52,8 @@ def no_room(rollout: Rollout, given: RolloutInput) -> NoRoom | None:
     return NoRoom(
         takes=False,
         reason=Reason.AWAITING_CAPACITY if open_yet else Reason.NO_CAPACITY,
-        message=f"the canary asks for room beside all replicas. {found.trouble.message} {then}",
+        message="the canary asks for capacity in addition to all replicas. "
+        f"{found.trouble.message} {then}",
     )
 
 

@@ -24,7 +24,7 @@ from fathom.rollout.verdict import (
 from fathom.times import UnixSeconds
 
 _NO_DIFFERENCE: Final = -log1p(-MOST_LOSS)
-"""Of log speed: less, in both directions, is none that a rollout would be held back for."""
+"""Difference of log speed: less, in both directions, is none that would hold a rollout back."""
 HAS: Final = {
     Compares.ADAPTIVE_VERIFICATION: "with adaptive verification",
     Compares.DRAFTING: "without drafts",
@@ -58,7 +58,7 @@ class ArmComparison:
 
     @property
     def percent(self) -> str:
-        """Of tokens per second and request; empty: no speeds were compared."""
+        """Difference of tokens per second and request; empty: no speeds were compared."""
         return "" if self.error is None else f"{expm1(self.mean) * 100:+.1f}"
 
     @property
@@ -93,8 +93,8 @@ class ArmComparison:
                 return f"That is no difference: to end it, {none}."
             case Compared.CANNOT_TELL:
                 return (
-                    "So far that tells nothing; it is watched on, and what is found later will "
-                    f"stand here. To end it, {none}."
+                    "So far that shows nothing; it is still watched, and what is found later "
+                    f"will be shown here. To end it, {none}."
                 )
 
 

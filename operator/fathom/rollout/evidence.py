@@ -16,7 +16,7 @@ from fathom.measurement.deltas import PodDelta, delta
 from fathom.rollout.input import CanaryWindow
 
 LEAST_STEPS: Final = 30.0
-"""Of one cell and side, to compare its speed in a window."""
+"""Steps of one cell and side, to compare its speed in a window."""
 LEAST_REQUESTS: Final = 3.0
 """That finished on one side, to compare time per output token in a window."""
 AS_FULL: Final = 1.25
@@ -105,7 +105,7 @@ class BakeTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryEvidence:
-    """Of one canary."""
+    """Evidence on one canary."""
 
     canary: BakeTotals = field(default_factory=BakeTotals)
     stable: BakeTotals = field(default_factory=BakeTotals)
@@ -119,7 +119,7 @@ class CanaryEvidence:
     looks: float = 0.0
     """Windows that were looked at."""
     blind: float = 0.0
-    """Of those, the ones in which a side's metrics could not be read."""
+    """Those windows in which a side's metrics could not be read."""
 
     def updated(self, canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> "CanaryEvidence":
         """With one more window.
@@ -274,7 +274,7 @@ def _added(before: Histogram, more: Histogram) -> Histogram:
 
 @dataclass(frozen=True, slots=True)
 class CanaryWindows:
-    """Of one rollout. Losing it costs the window that is open."""
+    """Windows of one rollout. Losing it costs the window that is open."""
 
     since: Mapping[str, PodCounters] = field(default_factory=dict)
     """What each pod had counted when the open window began."""

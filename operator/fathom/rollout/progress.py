@@ -144,9 +144,9 @@ def _blocked(revision: str, found: Mapping[str, RevisionFleet], bounds: ReplicaB
     others = f" {more} in the way as well." if len(in_the_way) > 1 else ""
     serving = sum(fleet.serving for fleet in fleets)
     return (
-        f"Group {leader} does not serve, and cannot make room: LeaderWorkerSet {workload} has "
-        "several groups, as an earlier Fathom made it, and gives up the last ones first, which "
-        f"serve.{others} Until somebody decides, nothing moves. Make it serve (`kubectl delete pod "
+        f"Group {leader} does not serve, and cannot be removed alone: LeaderWorkerSet {workload} "
+        "has several groups, as an earlier Fathom made it, and gives up the last ones first, which "
+        f"serve.{others} Nothing moves until you decide. Make it serve (`kubectl delete pod "
         f"{leader}` has the group made once more), or set rollout.maxUnavailable to "
-        f"{bounds.replicas - serving + 1}: then one that serves makes room."
+        f"{bounds.replicas - serving + 1}: then one that serves is removed."
     )

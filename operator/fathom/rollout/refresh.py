@@ -126,8 +126,8 @@ def next_refresh(given: RefreshInput) -> Refresh:
     if pod is None:
         return Refresh(
             None,
-            f"no replica has run for {_hours(_least_age_s(given))} yet, but for those that "
-            "somebody pinned: younger ones are not restarted.",
+            f"no replica has run for {_hours(_least_age_s(given))} yet, except those that "
+            "are pinned: younger ones are not restarted.",
             given.log,
         )
     if not given.trough:
@@ -173,7 +173,7 @@ def _incomplete(given: RefreshInput) -> str | None:
     if missing:
         return f"{missing[0]} is not ready: one replica is missing at a time."
     if len(given.pods) != given.replicas:
-        standing = counted(len(given.pods), "replica stands", "replicas stand")
+        standing = counted(len(given.pods), "replica exists", "replicas exist")
         asked = counted(given.replicas, "is asked for", "are asked for")
         return f"{standing} and {asked}: scaling first."
     return None
@@ -197,7 +197,7 @@ def _in_vain(given: RefreshInput) -> str | None:
         return None
     return (
         f"every replica was started after the alarm was raised {_hours(given.now_s - since_s)} "
-        "ago, and it still stands: restarts do not help, so there are no more of them. Look for "
+        "ago, and it is still active: restarts do not help, so there are no more of them. Look for "
         "what else differs between replicas: node, GPU, or the requests that reach them."
     )
 
@@ -273,7 +273,7 @@ def _waiting(given: RefreshInput, pod: ObservedPod) -> str:
     why = f"{pod.name} waits for an hour of low load to be restarted"
     if stood_s < DAY_S:
         return f"{why}."
-    return f"{why}, and the alarm has stood for {_hours(stood_s)}: delete it if that is too long."
+    return f"{why}, and the alarm has lasted {_hours(stood_s)}: delete it if that is too long."
 
 
 def _hours(seconds: float) -> str:

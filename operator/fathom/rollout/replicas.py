@@ -241,7 +241,7 @@ def why_no_arm(spec: SpeculativeDeploymentSpec) -> str:
     """What in the spec keeps the arm from being compared, and what to do; empty: nothing."""
     if spec.replicas < LEAST_REPLICAS and not (spec.replicas and spec.rollout.max_surge):
         return (
-            "it is compared with a replica beside it: set spec.replicas to 2 or more, or "
+            "it is compared with another replica: set spec.replicas to 2 or more, or "
             "spec.rollout.maxSurge to 1 where there are GPUs for one more"
         )
     if not spec.rollout.canary_minutes:

@@ -44,9 +44,9 @@ class CanaryWatch:
     unready_since_s: UnixSeconds | None = None
     """None: it is ready."""
     restarts: int = 0
-    """Of its engine and of what ran before that, when the bake began."""
+    """Restarts of its engine and of what ran before that, when the bake began."""
     uid: str = ""
-    """Of the pod; a group's leader comes back under the same name."""
+    """Uid of the pod; a group's leader comes back under the same name."""
     replaced: int = 0
     """How often it came back so."""
     generation: int = 0

@@ -17,14 +17,9 @@ from dataclasses import replace
 from typing import Final
 
 from fathom.api import names
-from fathom.api.conditions import EventReason, Reason
-from fathom.cluster.events import Event
-from fathom.rollout.canary import (
-    not_ahead,
-    resumed,
-    standing_still,
-    unwatched,
-)
+from fathom.api.conditions import Reason
+from fathom.cluster.events import Event, EventReason
+from fathom.rollout.canary_health import not_ahead, resumed, standing_still, unwatched
 from fathom.rollout.canary_step import (
     RolloutStep,
     alone,
@@ -197,7 +192,7 @@ def _begun(given: RolloutInput, stable: str) -> Rollout:
         return settling.entered(Stage.CANARY, Reason.CANARY_STARTING, message, given.now_s)
     if given.asked(given.revision) > 1:
         # An operator that kept no record has promoted it.
-        return settling.entered(Stage.PROMOTED, Reason.CANARY_AS_GOOD, "goes on.", given.now_s)
+        return settling.entered(Stage.PROMOTED, Reason.CANARY_AS_GOOD, "continues.", given.now_s)
     return settling
 
 
@@ -235,8 +230,8 @@ def _settled(rollout: Rollout, given: RolloutInput) -> RolloutStep:
         message = (
             f"no canary is started: the spec of revision {rollout.stable}, which serves, is not "
             "known, since the record of it was lost or cannot be read, and it could not be gone "
-            "back to. Put that spec back until the status tells of this generation, and edit it "
-            f"again; or start the canary all the same: give annotation "
+            "back to. Put that spec back until the status shows this generation, and edit it "
+            f"again; or start the canary anyway: give annotation "
             f"{names.ANNOTATION_RETRY_ROLLOUT} a new value, as `kubectl fathom retry` does."
         )
         return RolloutStep(replace(rollout, reason=Reason.STABLE_SPEC_UNKNOWN, message=message))
@@ -261,7 +256,7 @@ def _tried(rollout: Rollout, given: RolloutInput) -> RolloutStep:
             f"with those of {rollout.stable} for as long as the spec says Canary."
         )
         return RolloutStep(canary, (normal(EventReason.CANARY, message),))
-    watched = "replaced" if alone(given) else "watched beside the others"
+    watched = "replaced" if alone(given) else "compared with the others"
     minutes = given.settings.bake_s / 60
     bake = f" for {minutes:.0f} min" if minutes and not alone(given) else ""
     message = (

@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api.bounded_json import UnreadableJsonError, parsed_json
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.text import HIDDEN, scrubbed
 
 LONGEST: Final = 100

@@ -23,7 +23,7 @@ from fathom.rollout.evidence import (
 from fathom.text import counted
 
 MOST_LOSS: Final = 0.01
-"""Of speed: a canary that loses less is as good as the others."""
+"""Loss of speed: a canary that loses less is as good as the others."""
 EARLY_Z: Final = 3.0
 """Standard errors beyond which a loss ends the bake early: it is looked at many times."""
 END_Z: Final = 2.0
@@ -31,7 +31,7 @@ END_Z: Final = 2.0
 LEAST_WINDOWS: Final = 8.0
 """With a comparison, to judge by it at all."""
 SLOWEST_FACTOR: Final = 2.0
-"""Of the stable replicas' slowest requests a canary may have up to so many times the share."""
+"""Times the stable replicas' share of slowest requests that a canary may have."""
 MOST_FAILED: Final = 0.005
 """Share of requests by which a canary may fail more than the others."""
 MOST_PREEMPTIONS: Final = 0.1
@@ -41,7 +41,7 @@ SURE_Z: Final = 3.0
 LEAST_EVENTS: Final = 5.0
 """Failures, preemptions or slow requests, before any are held against a canary."""
 UNREAD_SHARE: Final = 0.5
-"""Of the windows; a bake with more that could not be read has shown nothing."""
+"""Share of the windows; a bake with more that could not be read has shown nothing."""
 LIKELY_Z: Final = 1.0
 """Standard errors that settle what is still in doubt after the longest bake. By the mean alone,
 traffic that is too little to tell would give up nearly every other good canary."""
@@ -80,7 +80,7 @@ def verdict_on(evidence: CanaryEvidence, baked_s: float, bake_s: float) -> Verdi
 
 
 def verdict_alone(evidence: CanaryEvidence) -> Verdict:
-    """Of a canary that nothing is left to compare with: what was seen before counts.
+    """Judge a canary that nothing is left to compare with: what was seen before counts.
 
     The first windows are the coldest, and resemble each other. So of its speed, those that will not
     come any more count as if it had been as good in them.
@@ -112,7 +112,7 @@ def _unseen(evidence: CanaryEvidence, *, over: bool) -> Verdict:
     return _roll_back(
         Reason.METRICS_LOST,
         f"metrics could not be read in {evidence.blind:.0f} of {evidence.looks:.0f} windows, so "
-        "that nothing is known of the canary. Mend what spec.metrics names, or set "
+        "that nothing is known of the canary. Fix what spec.metrics names, or set "
         "rollout.canaryMinutes to 0 to roll out without a comparison.",
     )
 
@@ -230,7 +230,7 @@ def so_far(evidence: CanaryEvidence) -> str:
     if speed.error == inf:
         return f"{change:+.1f} % tokens per second and request, after one window"
     margin = 2 * speed.error * exp(speed.mean) * 100
-    return f"{change:+.1f} % ± {margin:.1f} tokens per second and request beside the others"
+    return f"{change:+.1f} % ± {margin:.1f} tokens per second and request, compared with the others"
 
 
 def _share(part: float, whole: float) -> float:

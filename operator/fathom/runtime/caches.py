@@ -94,7 +94,7 @@ class ModelCache:
             return facts
         self._waiting[ref].add(changed)
         if ref not in self._running:
-            task = asyncio.create_task(self._look_up(ref), name=f"look-up of {ref.id}")
+            task = asyncio.create_task(self._look_up(ref), name=f"lookup of {ref.id}")
             self._running[ref] = task
         return known.facts if known is not None else NOT_YET
 

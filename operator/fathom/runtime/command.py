@@ -38,7 +38,7 @@ def run_command(
         int, typer.Option(help="Port of the operator's own /metrics; 0: none.")
     ] = _DEFAULTS.metrics_port,
     page_port: Annotated[
-        int, typer.Option(help="Port of the page that people look at; 0: none.")
+        int, typer.Option(help="Port of the page for people; 0: none.")
     ] = _DEFAULTS.page_port,
     page_host: Annotated[
         str, typer.Option(help="The address that the page listens on; empty: every one.")
@@ -53,7 +53,7 @@ def run_command(
         ),
     ] = None,
 ) -> None:
-    """Run the operator until it is told to stop; what runs in the cluster is left as it is."""
+    """Run the operator until it is stopped; what runs in the cluster is left as it is."""
     in_a_pod = bool(lease_namespace)
     options = RunOptions(
         namespaces=tuple(namespace or ()),

@@ -220,7 +220,7 @@ def _told(world: World, kinds: Iterable[Kind], key: ObjectKey) -> Mapping[Kind, 
 async def _shown(
     world: World, kinds: Sequence[Kind], key: ObjectKey
 ) -> Mapping[Kind, Sequence[Manifest]]:
-    """Of an optional kind that the operator may not see, nothing."""
+    """Objects that the API server lists; none of an optional kind that the operator may not see."""
     selector = f"{names.LABEL_NAME}={key.name}"
 
     async def select(kind: Kind) -> Sequence[Manifest] | None:

@@ -15,7 +15,7 @@ from kubernetes.aio.client import Configuration
 from fathom.adapters.ports import EventType, KubeError, KubePort
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.cluster.manifest import place_of
-from fathom.runtime.loops import Loops
+from fathom.runtime.loop_registry import Loops
 from fathom.times import Backoff
 
 SWEEP_S: Final = 300.0
@@ -94,7 +94,7 @@ def _tell(namespace: str, error: KubeError) -> None:
         otherwise = ", or take the namespace out of the chart's `namespaces`"
     _log.warning(
         f"new resources in {where} are not seen: this operator may not list speculativedeployments "
-        f"there. Let `helm upgrade` make its role anew{otherwise}. They are seen once they may be "
+        f"there. Let `helm upgrade` make its role again{otherwise}. They are seen once they may be "
         "listed",
         namespace=namespace,
         error=error.message,
@@ -202,7 +202,7 @@ async def again_and_again(
             if failures >= GIVES_UP_AFTER:
                 raise
             delay_s = Backoff(longest_s=LONGEST_BACKOFF_S).after(failures)
-            _log.warning("watches begin anew", error=repr(error), delay_s=delay_s)
+            _log.warning("watches begin again", error=repr(error), delay_s=delay_s)
             await sleep(delay_s)
 
 

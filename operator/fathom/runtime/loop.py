@@ -238,7 +238,7 @@ class Loop:
         await self._reporter.emit(conclusion.events, objects)
         if came.outcome.outdated and self._failures < PATIENCE:
             # What could be said now is about a cluster that is another one already.
-            self._log.info("looks again", refusals=came.refusals)
+            self._log.info("reconciles again", refusals=came.refusals)
             return self._failed()
         findings = found_of(conclusion, observed, came, decision)
         until_report_s = await self._report(conclusion.state, findings, objects)

@@ -30,7 +30,7 @@ from fathom.runtime.gather import read_nodes
 from fathom.runtime.handlers import watch
 from fathom.runtime.informer import informed
 from fathom.runtime.leadership import LeadershipLostError, Tenure, identity, lead_from_a_thread
-from fathom.runtime.loops import Loops
+from fathom.runtime.loop_registry import Loops
 from fathom.runtime.measurement_sources import MetricsSources
 from fathom.runtime.options import RunOptions, configure_logs
 from fathom.runtime.page_server import Pages, serve_page
@@ -107,7 +107,7 @@ def run(options: RunOptions) -> int:
 
 
 def _every_address() -> str:
-    """Of this pod: it may have IPv4 alone, or IPv6 alone."""
+    """Every address of this pod: it may have IPv4 alone, or IPv6 alone."""
     return "::" if has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a pod's own addresses
 
 

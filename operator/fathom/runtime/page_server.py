@@ -87,7 +87,7 @@ class Pages:
     def _of_resource(self, request: web.Request, *, home: bool) -> web.Response:
         key = ObjectKey(request.match_info["namespace"], request.match_info["name"])
         if key not in self._shown:
-            sentence = f"This operator looks after no SpeculativeDeployment {key}."
+            sentence = f"This operator manages no SpeculativeDeployment {key}."
             page = message_page("Not found", sentence)
             return _answer(page, overview_looks(), HTTPStatus.NOT_FOUND)
 

@@ -3,8 +3,7 @@
 from typing import Final
 
 from fathom.adapters.ports import KubeError
-from fathom.api.conditions import EventReason
-from fathom.cluster.events import Event, Severity
+from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.manifest import Seen
 from fathom.cluster.snapshot import Objects
 from fathom.reconcile.applied import (

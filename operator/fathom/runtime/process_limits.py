@@ -14,17 +14,17 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 _DEEPEST_JSON: Final = 10_000
-"""Of Go's decoder (encoding/json, `maxNestingDepth`), so of every API server."""
+"""Limit of Go's decoder (encoding/json, `maxNestingDepth`), so of every API server."""
 _OTHER_FRAMES: Final = 2_000
-"""Of whoever asks the decoder, and of an envelope around the object."""
+"""Frames of whoever asks the decoder, and of an envelope around the object."""
 _DECODER_HAS_ITS_OWN_LIMIT: Final = sys.version_info[:2] in {(3, 12), (3, 13)}
 """One that is compiled in (1,497 levels in Python 3.12.1, 9,998 in 3.13.0), and not Python's."""
 _FRAMES_PER_LEVEL: Final = 2
-"""Of the decoder that is written in Python."""
+"""Frames of the decoder that is written in Python."""
 LONGEST_S: Final = 0.1
-"""Of a collection that puts nothing aside. What is in use in a cycle at that moment, such as the
-pages that are being read, stays until the next collection of everything: under traffic at 1,000
-resources some 0.3 MiB, by how memory grew. So it is done no more often than it has to be."""
+"""Duration of a collection that puts nothing aside. What is in use in a cycle at that moment, such
+as the pages that are being read, stays until the next collection of everything: under traffic at
+1,000 resources some 0.3 MiB, by how memory grew. So it is done no more often than it has to be."""
 EVERYTHING_S: Final = 600.0
 """Between two collections of everything, at least."""
 _FULL: Final = 2
@@ -47,7 +47,7 @@ def make_room_for_deep_json() -> None:
 
 
 def _decode_in_python_what_is_deeper() -> None:
-    """Of `json.loads`, which Kopf and the Kubernetes client call. Its frames take no C stack."""
+    """Patch `json.loads`, which Kopf and the Kubernetes client call. Its frames take no C stack."""
     decoder = json._default_decoder  # type: ignore[attr-defined] # noqa: SLF001 - nobody else's
     quick = decoder.scan_once
     deep = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined] # it is not typed

@@ -8,9 +8,8 @@ import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.api.conditions import EventReason
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.cluster.events import Event, EventPace, Severity
+from fathom.cluster.events import Event, EventPace, EventReason, Severity
 from fathom.cluster.snapshot import Objects
 from fathom.measurement.scrape_failures import UnreadPods
 from fathom.page.subject import PassReport
@@ -18,7 +17,7 @@ from fathom.reconcile.status_input import Findings
 from fathom.runtime.ports import World
 from fathom.runtime.writer import Writer
 from fathom.text import literal_secrets, scrubbed
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -76,7 +75,7 @@ class Reporter:
         if keys:
             message = (
                 f"{' and '.join(keys)} of ConfigMap {names.tuning_config_map(objects.key.name)} "
-                "cannot be read: what was learnt there is begun anew."
+                "cannot be read: what was learned there starts from scratch."
             )
             await self.emit([Event(Severity.WARNING, EventReason.STATE_RESET, message)], objects)
 

@@ -21,7 +21,7 @@ _NUMBERS: Final[tuple[tuple[str, str, Callable[[SpeculativeDeploymentStatus], st
     ),
     (
         "fathom_headroom_tokens_per_second",
-        "Tokens per second that the ready replicas could at least serve beside those that they do.",
+        "Tokens per second that the ready replicas could at least serve in addition.",
         lambda status: _shown(status.measured.headroom_tokens_per_second),
     ),
     (
@@ -56,7 +56,7 @@ class Telemetry:
         self.registry = CollectorRegistry()
         self._seconds = Histogram(
             "fathom_reconcile_seconds",
-            "Time one pass over one SpeculativeDeployment takes.",
+            "Time that one reconcile of one SpeculativeDeployment takes.",
             registry=self.registry,
             buckets=_BUCKETS,
         )
@@ -86,12 +86,12 @@ class Telemetry:
             "batch",
         )
         self._alarms = self._of_a_resource(
-            Gauge, "fathom_alarm", "1 while an alarm stands.", "alarm"
+            Gauge, "fathom_alarm", "1 while an alarm is active.", "alarm"
         )
         self._conditions = self._of_a_resource(
             Gauge,
             "fathom_condition",
-            "1 for each condition, as it stands.",
+            "1 for each condition, with its present status and reason.",
             "type",
             "status",
             "reason",
@@ -101,7 +101,7 @@ class Telemetry:
         self._overdue = self._of_a_resource(
             Gauge,
             "fathom_reconcile_overdue_seconds",
-            "Seconds since the next pass should have begun.",
+            "Seconds since the next reconcile should have begun.",
         )
 
     def _of_a_resource(self, kind: type[_Metric], name: str, text: str, *labels: str) -> _Metric:

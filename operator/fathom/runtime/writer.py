@@ -18,7 +18,7 @@ from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 
 ATTEMPTS_AT_ONCE: Final = 16
-"""Of one resource."""
+"""Attempts for one resource."""
 
 _log: Final = structlog.get_logger(__name__)
 

@@ -13,12 +13,12 @@ from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import steps_in
 from fathom.tuning.gains import Gained
 from fathom.tuning.interface import Settings, TuningSnapshot
+from fathom.tuning.learned_state import Probe, Trial, TuningState
 from fathom.tuning.learning import Learnt, learn
 from fathom.tuning.policy.ledger import Ledger
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.slo import Slo, mean_slope
 from fathom.tuning.policy.value import NO_GAIN, Evidence, Gain
-from fathom.tuning.state import Probe, Trial, TuningState
 
 
 def _slo(settings: Settings, state: TuningState) -> Slo | None:

@@ -9,7 +9,7 @@ from fathom.engine.depth import DepthDocument
 from fathom.text import counted
 from fathom.tuning.estimate.measured import pooled
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.state import Cohort
+from fathom.tuning.learned_state import Cohort
 
 _MOST_NAMES: Final = 3
 _WEIGHTIEST: Final = (

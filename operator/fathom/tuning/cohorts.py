@@ -15,10 +15,10 @@ from fathom.engine.depth import DepthDocument, Schedule
 from fathom.tuning.estimate.acceptance import POD_HALF_LIFE_S, PodAcceptance
 from fathom.tuning.gains import Gained
 from fathom.tuning.interface import TunedPod, TuningSnapshot
-from fathom.tuning.state import Cohort, Misplaced, TuningState
+from fathom.tuning.learned_state import Cohort, Misplaced, TuningState
 
 MOST_COHORTS: Final = 3
-"""Beside the rest: the state must fit into a ConfigMap. Further ones are tuned with the rest."""
+"""Besides the rest: the state must fit into a ConfigMap. Further ones are tuned with the rest."""
 OTHER_TEXT_FACTOR: Final = 1.2
 """Ratio between the acceptance of a pod's first drafts and that of the others, or its inverse, from
 which on its text is another one."""

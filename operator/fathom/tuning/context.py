@@ -13,13 +13,13 @@ from fathom.tuning.convergence import Convergence
 from fathom.tuning.estimate.tail import LEAST_REQUESTS
 from fathom.tuning.gains import headroom
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
+from fathom.tuning.learned_state import MOST_VISITS, Probe, TuningState
 from fathom.tuning.learning import pods_known
 from fathom.tuning.policy.option import Bounds, Visit
 from fathom.tuning.policy.policy import Policy
-from fathom.tuning.state import MOST_VISITS, Probe, TuningState
 
 MOSTLY_SHARE: Final = 0.5
-"""Of the busy time, that depth 0 must have before its price is spoken of."""
+"""Share of the busy time that depth 0 must have before its price is mentioned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,16 @@ from typing import Final
 from fathom.engine.depth import DepthDocument
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.interface import TunedPod, TuningSnapshot
+from fathom.tuning.learned_state import Behind, TuningState
 from fathom.tuning.learning import is_stale
-from fathom.tuning.state import Behind, TuningState
 
 POKE_AFTER_S: Final = 30.0
-"""A document not in force for so long: its engines are told again, in case the kubelet is slow."""
+"""A document not in force for so long: its engines are notified again, in case the kubelet is
+slow."""
 DEADLINE_S: Final = 120.0
 """And for so long: the pod does not obey. A kubelet takes less."""
 LOST_SHARE: Final = 0.5
-"""Of the pods that can be judged: if so many do not obey, nothing can be tuned."""
+"""Share of the pods that can be judged: if so many do not obey, nothing can be tuned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +27,11 @@ class Convergence:
     waiting: tuple[str, ...]
     """Not yet in force, but within the deadline; the kubelet may still bring it."""
     late: tuple[str, ...]
-    """Of those: long enough to tell them again."""
+    """Waiting pods that have waited long enough to be notified again."""
     disobeying: tuple[str, ...]
     """Not in force after the deadline."""
     unread: tuple[str, ...]
-    """Of those: the ones that cannot be read any more, and did not obey when they could."""
+    """Disobeying pods that cannot be read any more, and did not obey when they could."""
     behind: tuple[Behind, ...]
     """Who has an older document in force than was written."""
     sentence: str
@@ -142,6 +143,6 @@ def _sentence(generation: int, behind: list[str], unplugged: list[str], unseen: 
         parts.append(
             f"{', '.join(unseen)} run the plugin, but its counters do not reach /metrics: most "
             "often /dev/shm was full when the engine started. The pod's log says why (look for "
-            "'fathom'); make room there, then replace the pod."
+            "'fathom'); make space there, then replace the pod."
         )
     return " ".join(parts)

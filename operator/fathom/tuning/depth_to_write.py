@@ -16,8 +16,8 @@ from fathom.tuning.checks.orders import aims, unwritten
 from fathom.tuning.context import Situation
 from fathom.tuning.fixed_depth import FixedDepth
 from fathom.tuning.interface import Settings
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.policy.value import TWO_SIDED_Z, Gain
-from fathom.tuning.state import TuningState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,13 +20,13 @@ from fathom.tuning.context import Situation, clamped
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.fixed_depth import HOW_TO_TRY, FixedDepth
 from fathom.tuning.interface import Settings
+from fathom.tuning.learned_state import Cohort, TuningState
 from fathom.tuning.policy.option import DepthOption
 from fathom.tuning.policy.value import Gain
-from fathom.tuning.state import Cohort, TuningState
 from fathom.tuning.tuner import what_comes_next
 
 MOST_DOUBTS: Final = 2
-"""Open questions told per bucket; the rest are smaller."""
+"""Open questions shown per bucket; the rest are smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class BucketExplanation:
     batches: str
     """Such as `batch 5-8`."""
     share: float
-    """Of the recent busy time, 0 to 1; 0: idle."""
+    """Share of the recent busy time, 0 to 1; 0: idle."""
     depth: int
     """In force."""
     worths: tuple[Worth, ...]
@@ -235,7 +235,7 @@ def _against(rival: DepthOption, min_gain: float) -> str:
         return f"{gain} gains less than the {min_gain:.1%} that a change needs"
     if not rival.gain.step_time_measured:
         return f"{gain} may be faster, but was not tried lately"
-    return f"{gain} looks faster, within the error"
+    return f"{gain} seems faster, within the error"
 
 
 def _positions(given: Situation) -> tuple[PositionExplanation, ...]:

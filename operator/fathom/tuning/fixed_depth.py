@@ -47,7 +47,7 @@ class FixedDepth:
         )
 
     def step_seconds(self, bucket: int) -> float | None:
-        """Of a step at the depth that runs; None: not measured."""
+        """Seconds of a step at the depth that runs; None: not measured."""
         time = self.policy.evidence.step_time(bucket, self.tokens)
         return exp(time.log_seconds + self.speed) if time is not None and time.measured else None
 
@@ -57,7 +57,7 @@ class FixedDepth:
         return gain if gain is not None and gain.measured else None
 
     def survival(self) -> tuple[float, ...]:
-        """Of the drafts at each position, by what was drafted; empty: nobody knows of positions."""
+        """Survival of drafts at each position, by what was drafted; empty: no position is known."""
         text = self.policy.evidence.text
         if not isinstance(text, Survival):
             return ()

@@ -12,7 +12,7 @@ from fathom.engine.depth import DepthDocument
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.measured import Measured
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 
 __all__ = [
     "Action",
@@ -91,7 +91,7 @@ class TuningSnapshot:
     read: bool = True
     """Whether any pod reads the document, tuned or not, or will when it starts."""
     gpus: int = 1
-    """Of one engine."""
+    """GPUs of one engine."""
     apart: tuple[TunedPod, ...] = ()
     """Pods that are tuned apart from these: what is said of the whole fleet holds of them, too."""
     paused: str = ""

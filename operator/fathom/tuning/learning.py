@@ -16,7 +16,7 @@ from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 
 SETTLED_FACTOR: Final = 2.0
 """Times that a request is in an engine, on average, after which another depth has its own mix."""
@@ -25,9 +25,9 @@ PROBE_LOOK_S: Final = 2.0
 SENTINEL_LOOK_S: Final = 1.0
 """The same for a sentinel: it needs few steps, and the less it costs, the more often it may be."""
 SHORTEST_WINDOWS: Final = 0.8
-"""Of `windowSeconds`: pokes in between must not chop windows into pieces that say nothing."""
+"""Share of `windowSeconds`: resyncs must not cut windows into pieces that say nothing."""
 LONGEST_WINDOWS: Final = 10.0
-"""What was counted over a longer gap is nobody's present, …"""
+"""What was counted over a longer gap does not describe the present, …"""
 LONGEST_S: Final = 300.0
 """… if it is longer than this, too: Prometheus may scrape seldom."""
 STALE_WINDOWS: Final = 3.0

@@ -39,14 +39,14 @@ def full_steps(token_budget: float) -> str:
 
 
 DEPTH_0_RULES: Final = (
-    "Depth 0 is best for most of the load, and is not off: the draft still makes a pass in each "
+    "Depth 0 is best for most of the load, and is not off: the draft still runs in each "
     "step. An engine without drafts may be faster (by 24 % on an H200, for hard text at 16 "
     "requests): speculation.drafting: Canary measures that in one replica."
 )
 PREEMPTED: Final = (
-    "What it gains is not told: the KV cache is full, so that requests are preempted, and their "
-    "prompts read once more. Fewer requests at once (--max-num-seqs), more room for the cache, or "
-    "more replicas end that."
+    "What it gains is not shown: the KV cache is full, so that requests are preempted, and their "
+    "prompts read once more. Fewer requests at once (--max-num-seqs), more memory for the cache, "
+    "or more replicas end that."
 )
 OLDER_PLUGIN: Final = (
     "What it gains is unknown: these pods have an older plugin, which does not count prompts. The "

@@ -9,8 +9,8 @@ from math import log2
 
 from fathom.engine.depth import DepthDocument, depth_at, first_batch
 from fathom.tuning.interface import Settings
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.policy.value import Evidence
-from fathom.tuning.state import TuningState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Speed:
 
     depth: int
     tokens_per_second: float | None
-    """Of one replica at the row's batch; None: nothing is known of it, or of anything like it."""
+    """Rate of one replica at the row's batch; None: nothing is known of it, or anything alike."""
     measured: bool
     """False: predicted from its neighbours."""
     in_force: bool

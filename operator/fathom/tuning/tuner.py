@@ -44,7 +44,7 @@ from fathom.tuning.cohorts import by_device, by_text
 from fathom.tuning.context import Situation
 from fathom.tuning.gains import Gained
 from fathom.tuning.interface import Settings, TuningDecision, TuningSnapshot
-from fathom.tuning.state import Cohort
+from fathom.tuning.learned_state import Cohort
 
 _Check = Callable[[Situation], TuningDecision | Situation | None]
 """A decision is the answer; a situation is passed on instead of the one before; None: nothing."""

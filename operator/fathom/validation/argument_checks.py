@@ -17,7 +17,7 @@ from packaging.version import Version
 from fathom.api.bounded_json import BeyondBoundsError, UnreadableJsonError, parsed_json
 from fathom.api.problem import Problem, warning
 from fathom.api.suggestions import VERY_NEAR, nearest
-from fathom.engine.arguments import (
+from fathom.engine.argument_parser import (
     MAX_NUM_SEQS,
     EngineArguments,
     EngineOption,
@@ -88,7 +88,7 @@ def lone_argument_problems(arguments: EngineArguments) -> tuple[Problem, ...]:
     """
     found = {option.index: option for option in arguments.options}
     problems = []
-    refusal = "no option stands before this, and the model comes from spec.model.id"
+    refusal = "no option comes before this, and the model comes from spec.model.id"
     # Of an argument that is no option; empty: it may be a value of the one before.
     for index, argument in enumerate(arguments.words):
         where = f"spec.engine.args[{index}]"

@@ -18,7 +18,7 @@ class Cluster:
 
     served: ServedApis
     usable: Collection[Kind]
-    """Of the kinds that not every cluster has, those that the operator may use in it."""
+    """Kinds that the operator may use in it, among those that not every cluster has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ class GraphPrice:
 
     live: Graphs
     static: Graphs
-    """Of the same engine without live depth, at `tokens`."""
+    """Graphs of the same engine without live depth, at `tokens`."""
     counts_draft: bool
     """Whether the draft's graphs are known: those of EAGLE and MTP drafts."""
 
@@ -156,7 +156,7 @@ def _adaptive_verification_refusal(profile: EngineProfile) -> str | None:
         return f"vLLM has no adaptive verification for method {method}: set it to Disabled."
     version = profile.version
     if version is None:
-        return f"whether the vLLM in {engine.image} has it cannot be told: set spec.engine.version."
+        return f"it is not known if the vLLM in {engine.image} has it: set spec.engine.version."
     if not has_release(offered, version):
         return (
             f"vLLM {version} has none for method {method}; it needs {offered}: "
@@ -194,7 +194,7 @@ def _conflicts(engine: EngineProfile, version: Version) -> Iterator[str]:
     if by_argmax and spec.draft.method is not Method.DSPARK:
         yield (
             "spec.draft.options.use_local_argmax_reduction leaves it without the draft's logits, "
-            "by which it tells what will be accepted: remove it"
+            "by which it predicts what will be accepted: remove it"
         )
 
 
@@ -256,5 +256,5 @@ def profiled_context(candidate: Candidate) -> Iterator[Problem]:
             f"{PROFILED_CONTEXT} is not set: adaptive verification cuts drafts by what verifying "
             f"them costs at {PROFILED_BY_DEFAULT} tokens of context, measured once at start. With "
             "shorter contexts it cuts what is nearly free: set it to the mean context of your "
-            "requests, which `fathom explain` tells.",
+            "requests, which `fathom explain` shows.",
         )

@@ -9,7 +9,7 @@ from packaging.version import Version
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem, Severity
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.arguments import kv_cache_dtype
+from fathom.engine.argument_parser import kv_cache_dtype
 from fathom.engine.cuda_graphs import Captured
 from fathom.engine.profile import EngineProfile
 from fathom.model_facts import (
@@ -26,7 +26,7 @@ _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
 """Beginnings of options after which the target is not what its config.json says: --hf-overrides,
 --hf-config-path, --config-format, --model-impl."""
 _REWRITE_WEIGHTS: Final = ("--quan", "-q", "--load-f", "--model-lo", "--cpu-off", "--offload")
-"""Of those after which weights do not lie in memory as in their files: --quantization,
+"""Beginnings of options after which weights are not in memory as in their files: --quantization,
 --load-format, --model-loader-extra-config, --cpu-offload-gb, --offload-*."""
 _UNKNOWN: Final = ModelFacts()
 LONGER_VARIABLE: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
@@ -48,7 +48,7 @@ class StatedArgs:
     kv_cache_dtype: str = "auto"
     """As vLLM spells it."""
     kv_value_bytes: int = 2
-    """Of one number in the KV cache."""
+    """Bytes of one number in the KV cache."""
     max_batch: int = 256
     """The largest number of requests in one step, as far as it is known."""
     gpu_memory_utilization: float = 0.92

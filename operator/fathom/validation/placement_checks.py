@@ -78,8 +78,8 @@ def gpu_warnings(candidate: Candidate) -> Iterator[Problem]:
         return
     yield warning(
         "spec.nodePool.accelerator",
-        f"nobody has run this on {pool.accelerator}, or on any GPU of AMD's: what is said of "
-        "depth and CUDA graphs was read in vLLM's source (docs/gpu.md).",
+        f"this was never run on {pool.accelerator}, nor on any other AMD GPU: what Fathom states "
+        "about depth and CUDA graphs was read in vLLM's source (docs/gpu.md).",
     )
     if _name_of(image) == _CUDA_IMAGE:
         yield warning(
@@ -108,7 +108,7 @@ def gpu_warnings(candidate: Candidate) -> Iterator[Problem]:
 
 
 def _name_of(image: str) -> str:
-    """Of the repository, without its registry, tag and digest."""
+    """Name of the repository, without its registry, tag and digest."""
     return image.partition("@")[0].rsplit("/", 1)[-1].partition(":")[0]
 
 

@@ -48,7 +48,7 @@ READ_IN_ENGINE_ENV: Final = frozenset(
 _OWN_LABELS: Final = (names.LABEL_NAME, names.LABEL_REVISION, names.LABEL_ROLE)
 _PLUGIN: Final = "the plugin that follows and counts depth needs it"
 _OWN_VOLUMES: Final[Mapping[str, str]] = MappingProxyType(
-    {"cache": "spec.cache says what lies there", "fathom-plugin": _PLUGIN, "fathom-depth": _PLUGIN}
+    {"cache": "spec.cache says what is there", "fathom-plugin": _PLUGIN, "fathom-depth": _PLUGIN}
 )
 """Volumes of which nothing may change, and why."""
 _NO_CLAIM: Final = (
@@ -95,7 +95,7 @@ def container_problems(container: Part, volumes: Collection[str], field: str) ->
         yield Problem(
             field=field,
             message=f"the container {name} cannot be privileged with allowPrivilegeEscalation: "
-            "false, which Fathom sets: set that to true beside it.",
+            "false, which Fathom sets: set that to true as well.",
         )
 
 
@@ -179,7 +179,7 @@ def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
         yield Problem(
             field=f"{field}.ports",
             message=f"port {HTTP_PORT} must stay, with TCP: clients, probes and metrics reach the "
-            "engine there. It may have another name, and other ports go beside it.",
+            "engine there. It may have another name, and other ports may be added.",
         )
     if any(
         claim not in parts(engine, "resources", "claims")

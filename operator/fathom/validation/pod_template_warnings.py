@@ -6,7 +6,7 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.problem import Problem, Severity, warning
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.flags import HTTP_PORT
 from fathom.engine.replica_layout import Role
 from fathom.manifests.strategic_merge import schema_problems

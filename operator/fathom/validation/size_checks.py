@@ -23,11 +23,11 @@ _SURELY_LOADED: Final = 0.9
 """Share of a checkpoint that is loaded whatever the flags: multi-token prediction layers and
 vision towers may stay out."""
 _TARGET_GRAPH_BYTES: Final = 24 * _MIB
-"""Of one graph of a target: vLLM issue 50780 has it of full ones, 22897 24 to 28 of piecewise ones.
-A large model's were seen to take twice as much (50576), one of a billion parameters a quarter
+"""Size of one graph of a target: vLLM issue 50780 has it of full ones, 22897 24 to 28 of piecewise
+ones. A large model's were seen to take twice as much (50576), one of a billion parameters a quarter
 (11349)."""
 _DRAFT_GRAPH_BYTES: Final = _MIB
-"""Of one graph of a draft, which has a layer or two: the least that vLLM's own estimate counts
+"""Size of one graph of a draft, which has a layer or two: the least that vLLM's own estimate counts
 (`_MIN_PER_GRAPH_BYTES` in vllm/v1/worker/gpu/cudagraph_utils.py, 0.32)."""
 _TARGET_GRAPH_SECONDS: Final = (0.055, 0.43)
 """To capture one of a target: issues 22897 and 50576."""
@@ -39,10 +39,10 @@ class GraphCost:
     """About what an engine's CUDA graphs cost. Estimated by what others saw of other models."""
 
     memory_bytes: int
-    """Of each GPU."""
+    """Memory of each GPU."""
     least_seconds: float
     most_seconds: float
-    """Of the engine's start."""
+    """Seconds of the engine's start."""
 
 
 def graph_cost(captured: Captured) -> GraphCost:
@@ -67,7 +67,7 @@ class MemoryEstimate:
     graphs_bytes: int | None
     """CUDA graphs of both models, by what others saw of theirs (`graph_cost`)."""
     memory_bytes: int | None
-    """Of one GPU."""
+    """Memory of one GPU."""
 
     @property
     def weights_bytes(self) -> int | None:

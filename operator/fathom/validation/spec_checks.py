@@ -59,7 +59,7 @@ def model_names(candidate: Candidate) -> Iterator[Problem]:
             yield Problem(
                 field=f"spec.{field}",
                 message="this is neither a Hugging Face id (organisation/name) nor an absolute "
-                "path in the pod: write one of them, without hf:// and the like. What lies in a "
+                "path in the pod: write one of them, without hf:// and the like. What is in a "
                 "claim has a path once cache.claimName or podTemplate mounts it.",
             )
 
@@ -127,14 +127,14 @@ def _secret_variable(where: str, name: str, value: str) -> Iterator[Problem]:
     # `$(NAME)` is what another variable holds, which may well come from a Secret.
     if value and "$(" not in value and (instead := _SECRET_VARIABLES.get(name)):
         yield Problem(
-            field=where, message=f"{name} stands here for all to read who may read pods: {instead}."
+            field=where, message=f"{name} is readable here for all who may read pods: {instead}."
         )
 
 
 def _token(where: str) -> Problem:
     return Problem(
         field=where,
-        message="a Hugging Face token stands here for all to read who may read pods: revoke it, "
+        message="a Hugging Face token is readable here for all who may read pods: revoke it, "
         f"and {_FROM_FIELD.replace('put it', 'put a new one')}.",
     )
 

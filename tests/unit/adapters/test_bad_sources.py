@@ -18,7 +18,7 @@ from support.waiting import GUARD_S
 
 MOST_BYTES = 1 << 20
 SHORT_S = 0.6
-"""Of a time-out that is waited for."""
+"""Length of a time-out that is waited for."""
 WAITED_OUT = (bad_server.dripping, bad_server.silent)
 """All others show by themselves that they are no good: no time-out has to help."""
 

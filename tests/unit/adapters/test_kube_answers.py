@@ -179,7 +179,7 @@ async def test_what_is_no_event_is_not_passed_over(line: str) -> None:
 
 @in_leaping_time
 async def test_a_watch_ends_when_it_is_silent_and_that_is_no_error() -> None:
-    """Of a kind to which nothing has ever happened an API server sends no bookmarks."""
+    """An API server sends no bookmarks of a kind to which nothing has ever happened."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()

@@ -200,11 +200,11 @@ class Scrapes:
     moments: dict[str, list[float]]
     labels: dict[str, str] = field(default_factory=dict)
     others: dict[str, list[float]] | None = None
-    """Of the Prometheus behind the same address that answers every second question."""
+    """Scrapes of the Prometheus behind the same address that answers every second question."""
     most_pods: int = 100
     """More of them in one answer are too many bytes."""
     elsewhere: dict[str, list[float]] = field(default_factory=dict)
-    """Of pods of these names at another address."""
+    """Scrapes of pods of these names at another address."""
     failed: dict[str, float] = field(default_factory=dict)
     """Moments at which a scrape failed, as VictoriaMetrics shows them."""
 

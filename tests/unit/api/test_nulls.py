@@ -21,7 +21,7 @@ At = tuple[str | int, ...]
 
 
 def places(schema: Schema, above: At = ()) -> Iterator[At]:
-    """Of every value that a spec may have, one in each list and one under each name of its own."""
+    """Places of every value that a spec may have, one in each list and one under each own name."""
     inner: list[tuple[str | int, Schema]] = list(schema.get("properties", {}).items())
     if isinstance(extra := schema.get("additionalProperties"), dict):
         inner.append(("a", extra))

@@ -107,7 +107,7 @@ def test_a_result_that_lacks_something_is_not_measured_and_said_so() -> None:
     told = heard(log(line))
 
     assert told.results == ()
-    assert told.failures[0].startswith("the pod said what this Fathom does not understand: {")
+    assert told.failures[0].startswith("the pod wrote what this Fathom does not understand: {")
 
 
 def test_what_it_is_at_is_the_last_that_began() -> None:

@@ -162,7 +162,9 @@ async def test_without_room_it_is_refused_with_what_it_needs() -> None:
         await scene.follow(room_s=60.0)
 
     said = str(refused.value)
-    assert said.startswith("There is no room for the bench: pod kimi-bench-x finds no node: 0/3")
+    assert said.startswith(
+        "There is no capacity for the bench: pod kimi-bench-x finds no node: 0/3"
+    )
     assert "4 nvidia.com/gpu on one node" in said
     assert "`kubectl scale sd kimi --replicas=0`" in said
     assert scene.clock.at_s == ManualClock().at_s + 60.0

@@ -14,7 +14,7 @@ from fathom.tuning.estimate.step_filter import updated
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.interface import Settings
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from manifest_samples import resource
 from unit.cli.test_explain import NOW_S, STATE, ran
 from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet, best_depth, expected_length

@@ -116,7 +116,7 @@ async def test_a_fetch_that_was_given_up_begins_anew() -> None:
     for each in (job("kimi-fetch-a"), *others):
         kube.put(JOB, each)
 
-    assert await retried(kube, KEY, START_S) == ("the fetch kimi-fetch-a begins anew.",)
+    assert await retried(kube, KEY, START_S) == ("the fetch kimi-fetch-a begins again.",)
     assert kube.names(JOB) == ["kimi-fetch-b", "kimi-fetch-c", "x"]
     assert found(kube)["metadata"]["annotations"] == {}
 

@@ -94,7 +94,7 @@ def test_what_turns_asynchronous_scheduling_off_is_told(
     lines = check(tmp_path, changes).stdout.splitlines()
     (depth,) = (each for each in lines if each.startswith("  depth: Live: "))
     assert depth.endswith(
-        f" Without asynchronous scheduling ({why}) it is live all the same, but of steps with a "
+        f" Without asynchronous scheduling ({why}) it is live too, but of steps with a "
         "grammar (structured output) most mix depths and count for nothing."
     )
 

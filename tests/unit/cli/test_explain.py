@@ -22,7 +22,7 @@ from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import Action
-from fathom.tuning.state import Cohort, TuningState
+from fathom.tuning.learned_state import Cohort, TuningState
 from unit.tuning.plant import EASY, MIDDLE, SETTINGS, START_S, Fleet, best_depth
 
 NOW_S = START_S + 1000

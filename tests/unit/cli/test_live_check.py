@@ -162,7 +162,7 @@ async def test_somebody_elses_request_is_left_alone() -> None:
         wait.edit(metadata=metadata)
 
     wait = Wait(operator)
-    with pytest.raises(NoResultError, match="somebody else's took its place"):
+    with pytest.raises(NoResultError, match="another one replaced it"):
         await wait.result()
 
     assert wait.annotations == theirs

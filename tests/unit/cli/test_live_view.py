@@ -5,7 +5,7 @@ import pytest
 from fathom.api.status import EngineStatus, SpeculativeDeploymentStatus
 from fathom.cli.cluster import LiveResource
 from fathom.cli.explain import live_view
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from manifest_samples import resource
 from unit.cli.test_explain import NOW_S, shown
 

@@ -115,7 +115,7 @@ def test_a_name_too_long_for_groups_is_refused_with_the_number(
     assert result.exit_code == 2
     assert result.stderr == (
         f"{file}: metadata.name: this name is too long for replicas over several nodes, whose pods "
-        "repeat it in labels: it may have 41 characters. Make the resource anew under a shorter "
+        "repeat it in labels: it may have 41 characters. Create the resource again under a shorter "
         "name, or keep tensorParallelSize × pipelineParallelSize × dataParallelSize within one "
         "node.\n"
     )
@@ -138,7 +138,7 @@ def test_every_problem_is_told_at_once(cli: CliRunner, tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("a: [", "not YAML: while parsing"),
-        ("a: 1\na: 2", "not YAML: the key 'a' stands twice in"),
+        ("a: 1\na: 2", "not YAML: the key 'a' occurs twice in"),
     ],
 )
 def test_text_that_is_not_yaml_is_refused(
@@ -171,7 +171,7 @@ def test_a_missing_file_is_named(cli: CliRunner) -> None:
         (
             {"engine.image": "vllm/vllm-openai:nightly"},
             (
-                "  depth: EngineVersionUnknown: the tag of vllm/vllm-openai:nightly does not tell "
+                "  depth: EngineVersionUnknown: the tag of vllm/vllm-openai:nightly does not show "
                 "which vLLM it holds, so depth stays at tokens (3): set spec.engine.version."
             ),
         ),

@@ -170,7 +170,9 @@ def test_what_it_brought_and_what_it_could_still_serve() -> None:
         "gained +6.1 % ± 0.8, +41.20 ± 5.40 GPU hours since 2026-01-01T00:00:00Z (675.41 busy GPU "
         "hours measured, 3.10 not)" in text
     )
-    assert "4321 tokens per second, room for at least 1450 more, at 2026-01-01T00:05:00Z" in text
+    assert (
+        "4321 tokens per second, capacity for at least 1450 more, at 2026-01-01T00:05:00Z" in text
+    )
     unknown = {key: gained[key] for key in ("since", "unmeasuredGpuHours")}
     unknown["measuredGpuHours"] = "0.00"
     text = " ".join(shown(reported(gained=unknown)).split())

@@ -14,7 +14,7 @@ from manifest_samples import manifest
 GOOD = yaml.safe_dump(manifest())
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 NONE = "holds no SpeculativeDeployment."
-ALIAS = "not YAML: *a stands within what it names"
+ALIAS = "not YAML: *a is within what it names"
 DEEP = "not YAML: nested more than 100 deep"
 
 

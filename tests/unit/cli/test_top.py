@@ -12,7 +12,7 @@ from fathom.cli.options import kube_sentence
 from fathom.cli.top import print_whole, top_table
 from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.resource import SpeculativeDeployment, standing
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from manifest_samples import manifest
 from support.fake_kube import FakeKube
 from support.loop_harness import LoopHarness

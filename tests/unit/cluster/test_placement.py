@@ -129,7 +129,7 @@ def test_taints_that_are_not_tolerated() -> None:
     assert why_no_node(pod(), [reserved, reserved, cordoned]) == (
         "all 3 nodes repel the pod by taints: sku=gpu:NoSchedule on 2, "
         "node.kubernetes.io/unschedulable:NoSchedule on 1. Add what is meant for such pods to "
-        "nodePool.tolerations; node.kubernetes.io/ taints tell of cordoned or failing nodes."
+        "nodePool.tolerations; node.kubernetes.io/ taints mark cordoned or failing nodes."
     )
     tolerated = pod(
         nodePool={"tolerations": [{"key": "sku", "operator": "Exists", "effect": "NoSchedule"}]}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.engine.arguments import SHORTEST, EngineArguments
+from fathom.engine.argument_parser import SHORTEST, EngineArguments
 
 OBJECT = "--kv-transfer-config"
 

@@ -90,7 +90,7 @@ def test_the_set_holds_what_it_must(deepest: int) -> None:
 def test_no_size_beside_the_grid_s_takes_a_graph(
     depths: tuple[int, ...], max_num_seqs: int
 ) -> None:
-    """Of sizes for the largest batch alone, the last is rounded up to more than one of them."""
+    """The last of sizes for the largest batch alone is rounded up to more than one of them."""
     live = _graphs(depths, capture_sizes(depths, max_num_seqs, 512), max_num_seqs)
     assert [live.missed(depth) for depth in depths] == [0] * len(depths)
     assert live.strays == {}

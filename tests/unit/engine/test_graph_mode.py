@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.cuda_graphs import VLLMS_OWN, GraphMode, stated_mode
 
 

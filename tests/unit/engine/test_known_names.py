@@ -78,7 +78,7 @@ def test_where_no_draft_is_loaded_its_options_matter_to_nobody() -> None:
 
 
 def test_an_option_of_other_releases_is_told_with_them() -> None:
-    """Of each release some option is new, or gone after it."""
+    """Some option of each release is new, or gone after it."""
     known = known_names()
     (oldest, *_), newest = known.releases, known.releases[-1]
     gone = min(names_of(oldest, known.options) - names_of(newest, known.options))

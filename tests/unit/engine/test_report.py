@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.flags import engine_args
 from fathom.engine.profile import profile_of
 from fathom.engine.report import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.depth_set import depths_in
 from fathom.engine.flags import engine_args
 from manifest_samples import resource, started_with

@@ -128,7 +128,7 @@ def counted(batch_le: int, depth: int, batch: float, mixed_batch: float) -> PodC
 def test_what_an_older_plugin_counted_goes_where_its_mean_batch_lies(
     batch_le: int, batch: float, mixed_batch: float, bucket: int
 ) -> None:
-    """Of both kinds of steps together, so that a depth's steps and drafts stay together."""
+    """The mean is that of both kinds of steps, so that a depth's steps and drafts stay together."""
     d = delta(replace(look(10), cells={}, drafts={}), counted(batch_le, 3, batch, mixed_batch))
 
     assert d is not None

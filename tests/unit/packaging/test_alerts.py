@@ -21,9 +21,9 @@ VALUES = {
     "reason": {*Reason},
 }
 """What labels of the operator's metrics may say."""
-PARTS = ["What it means", "Look", "Do", "When to ignore it"]
+PARTS = ["What it means", "Diagnose", "Do", "When to ignore it"]
 COLUMNS = 24
-"""Of Grafana's grid."""
+"""Columns of Grafana's grid."""
 
 
 @pytest.mark.parametrize("kind", sorted({row.kind for row in ALARMS}))

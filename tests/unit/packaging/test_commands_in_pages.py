@@ -53,7 +53,7 @@ FLAGS = {
     **dict.fromkeys(("--patch-file", "--raw", "--replicas"), True),
     **dict.fromkeys(("--for", "--from-literal", "--timeout"), True),
 }
-"""Of kubectl, those that are shown, and whether a value follows."""
+"""Flags of kubectl that are shown, and whether a value follows."""
 LABELS = {value for name, value in vars(names).items() if name.startswith("LABEL_")}
 LABELS.add("app.kubernetes.io/instance")  # the chart's
 ANNOTATIONS = {value for name, value in vars(names).items() if name.startswith("ANNOTATION_")}
@@ -196,7 +196,7 @@ def secrets_that_are_named() -> set[tuple[str, str]]:
 
 
 def knows_names(verb: str, named: Sequence[str], values: Mapping[str, str]) -> None:
-    """Of annotations, conditions and secrets."""
+    """Check names of annotations, conditions and secrets."""
     if verb == "annotate":
         assert {re.split(r"=|-$", each)[0] for each in named[2:]} <= ANNOTATIONS
     if "--for" in values:

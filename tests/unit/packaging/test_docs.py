@@ -124,7 +124,7 @@ def test_every_metric_is_explained() -> None:
 
 def test_every_reason_to_give_up_a_canary_stands_beside_what_is_measured() -> None:
     rollout = REPOSITORY / "operator" / "fathom" / "rollout"
-    sources = "".join((rollout / f"{each}.py").read_text() for each in ("verdict", "canary"))
+    sources = "".join((rollout / f"{each}.py").read_text() for each in ("verdict", "canary_health"))
     given = set(re.findall(r"\bReason\.(\w+)", sources)) - {"CANARY_AS_GOOD", "CANARY_BAKING"}
     named = set(re.findall(r"`(\w+)`", (DOCS / "rollouts.md").read_text()))
     missing = {Reason[each].value for each in given} - named
@@ -260,7 +260,7 @@ def anchor_of(heading: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_manifests_of_other_kinds_in_the_pages_are_valid(page: Path) -> None:
-    """Of ours: test_commands_in_pages.py."""
+    """Manifests of our own kind: test_commands_in_pages.py."""
     for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL):
         manifest = yaml.safe_load(block)
         kind = manifest.get("kind", names.KIND)

@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.suggestions import FAMILIAR, OF_CONTAINERS, OF_PODS, Familiar, plain
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.flags import FLAGS
 from fathom.engine.plugin import PluginBundle
 from fathom.manifests.pod_template import pod_template

@@ -56,7 +56,7 @@ def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment that has the wheel and what it asks for, and nothing else."""
+    """Python of an environment that has the wheel and what it asks for, and nothing else."""
     return dist.install(wheel, tmp_path_factory.mktemp("clean") / "venv")
 
 

@@ -28,7 +28,7 @@ SET_UP: dict[str, set[str]] = {
     "engine": {ENGINE, OLDEST_ENGINE},
     "e2e": {CLUSTER, ENGINE},
 }
-"""Of each tier, beside the Python environment."""
+"""Set-up of each tier, besides the Python environment."""
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def tier_jobs(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def matrix(folder: Path, axis: str) -> dict[str, set[str]]:
-    """Of each job that has the axis, its versions."""
+    """Versions of each job that has the axis."""
     found = {}
     for name, job in tier_jobs(folder).items():
         if axis in (axes := job.get("strategy", {}).get("matrix", {})):

@@ -7,7 +7,7 @@ from fathom.api.status import ArmState, ComparisonStatus, EngineStatus, QualityS
 from fathom.page.history import MomentKind
 from fathom.page.resource_view import SHADES, resource_view
 from fathom.tuning.explanation import explain
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from manifest_samples import resource
 from support.page_subjects import EAGER, lived, troubled
 from unit.tuning.plant import SETTINGS

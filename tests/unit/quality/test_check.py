@@ -390,7 +390,7 @@ def test_a_difference_whose_gap_cannot_be_learnt_is_still_told() -> None:
 
     assert over.result is not None
     assert over.result.result is QualityResult.NOT_CHECKED
-    assert message(over).startswith("1 of 8 prompts differ, and whether by more than a near-tie")
+    assert message(over).startswith("1 of 8 prompts differ, and it is not known whether by more")
     assert message(over).endswith("Pod llm/pod-a says nothing.")
 
 

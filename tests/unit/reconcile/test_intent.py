@@ -20,7 +20,7 @@ EARLIER = good_spec_text(manifest())
 
 
 def replicas(asked: Any) -> int | None:
-    """Of the earlier spec, while the newest asks for so many."""
+    """Replicas of the earlier spec, while the newest asks for so many."""
     found = earlier_spec(manifest({"replicas": asked}), EARLIER)
     return found.spec.replicas if found else None
 

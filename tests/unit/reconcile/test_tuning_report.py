@@ -10,7 +10,7 @@ from fathom.engine.depth import DepthDocument, flat
 from fathom.reconcile.tuning_report import report
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 
 NOW_S = 1_800_000_000.0
 MEASURED = Measured(

@@ -20,7 +20,7 @@ from fathom.reconcile.tuning_report import _interval
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.context import pins
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from manifest_samples import resource, started_with
 from unit.rollout.inputs import NOW_S, pod
 

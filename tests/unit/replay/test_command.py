@@ -31,7 +31,7 @@ def test_a_recording_is_replayed(tmp_path: Path, looks: list[PodCounters]) -> No
     code, out, err = run(write(tmp_path / "a.jsonl", looks), *WISHES, "--json", tmp_path / "a.json")
 
     assert (code, err) == (0, "")
-    assert "Recorded: 60 looks at 2 pods within 0:04:50" in out.replace("\n", " ")
+    assert "Recorded: 60 scrapes of 2 pods within 0:04:50" in out.replace("\n", " ")
     assert "What the tuner would have done" in out
     assert "Estimated gain in tokens per second" in out
     assert "What it knows at the end" in out
@@ -65,10 +65,10 @@ def test_damaged_lines_are_told_and_the_rest_is_replayed(
     code, out, err = run(file, *WISHES)
 
     assert code == 0
-    assert "Recorded: 59 looks" in out
+    assert "Recorded: 59 scrapes" in out
     first, *_, last = err.splitlines()
     assert first.startswith(f"{file}, line 4: it is not {{")
-    assert last == "11 more looks were passed over."
+    assert last == "11 more scrapes were skipped."
 
 
 def test_the_manifest_gives_the_wishes_and_the_command_line_has_the_last_word(
@@ -90,7 +90,7 @@ def test_the_manifest_gives_the_wishes_and_the_command_line_has_the_last_word(
         ([], "Give a recording, or --prometheus URL with --name and --namespace."),
         (["--prometheus", "http://x"], "Give a recording, or --prometheus URL with --name"),
         (["/nowhere"], "/nowhere: cannot be read: No such file or directory."),
-        (["EMPTY"], "There is nothing to replay: there is no look at any engine in it."),
+        (["EMPTY"], "There is nothing to replay: there is no scrape of any engine in it."),
         (["EMPTY", "--tokens", "9", "--max-tokens", "4"], "tokens (9) must lie within minTokens"),
         (["EMPTY", "--tokens", "0"], "The settings are refused: tokens: "),
         (["EMPTY", "--objective", "Goodput"], "Objective Goodput needs --tpot-milliseconds."),

@@ -81,7 +81,7 @@ def test_lines_are_what_was_recorded_and_not_what_would_have_been_decided(
     }
     assert mean[3] < mean[5] < mean[7]
     facts = {each.name: each.value for each in (*view.facts, *view.judgements)}
-    assert facts["Recorded"].startswith("96 looks at 2 pods within 0:07:50")
+    assert facts["Recorded"].startswith("96 scrapes of 2 pods within 0:07:50")
     assert float(facts["Tokens per second"]) == pytest.approx(mean[3], rel=0.1)
     assert facts["Measured"] == f"10 s until {view.at}"
     assert facts["Depth in force"] == "3"
@@ -140,7 +140,7 @@ def test_a_line_breaks_where_there_was_no_look(looks: list[PodCounters]) -> None
     ]
     assert within[-1] is None
     told = {each.name: each.value for each in view.judgements}
-    assert told["Without any look"] == "from 2023-11-14T22:21:20Z to 2023-11-14T23:13:30Z"
+    assert told["Without any scrape"] == "from 2023-11-14T22:21:20Z to 2023-11-14T23:13:30Z"
 
 
 def test_what_is_longer_than_a_day_is_shown_from_its_beginning(looks: list[PodCounters]) -> None:
@@ -237,9 +237,9 @@ def test_a_replay_writes_its_page_too(tmp_path: Path, looks: list[PodCounters]) 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["report", "a", "-f", "SD"], "-f goes with --recording"),
+        (["report", "a", "-f", "SD"], "-f is for --recording only"),
         (["report", "a", "--recording", "/none"], "/none: cannot be read: No such file"),
-        (["report", "a", "--recording", "EMPTY"], "There is nothing to replay: there is no look"),
+        (["report", "a", "--recording", "EMPTY"], "There is nothing to replay: there is no scrape"),
         (["report", "a", "--recording", "EMPTY", "-f", "EMPTY"], "holds 0 SpeculativeDeployments"),
         (["report", "a", "--recording", "A", "-o", "/none/a.html"], "/none/a.html: cannot be writ"),
     ],

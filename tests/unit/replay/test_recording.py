@@ -60,7 +60,7 @@ def test_a_page_as_an_engine_shows_it_is_read(tmp_path: Path) -> None:
         (line(metrics="this is { not a page"), "shows no vllm: metrics"),
         (line(metrics="vllm:generation_tokens_total{ 1"), "Prometheus's text format"),
         (line(metrics="vllm:generation_tokens_total NaN\n"), "is nan, not a count"),
-        (line(at=50), "older than what stands above"),
+        (line(at=50), "older than the lines above"),
     ],
 )
 def test_a_damaged_line_is_told_by_its_number(tmp_path: Path, damaged: str, words: str) -> None:

@@ -177,7 +177,7 @@ def test_of_engines_without_the_plugin_it_says_what_cannot_be_told() -> None:
     assert result.windows == 0
     assert result.over_recorded is None
     assert "acceptance length 2.00 at a mean depth of 3.0" in result.unplugged
-    assert "what another depth would gain cannot be told" in result.unplugged
+    assert "what another depth would gain is unknown" in result.unplugged
 
 
 def test_one_engine_without_the_plugin_does_not_silence_the_others() -> None:
@@ -198,7 +198,7 @@ def test_a_look_out_of_order_is_refused() -> None:
     replay = Replay(SETTINGS)
     replay.take(looks[-1])
 
-    with pytest.raises(ValueError, match="comes after a look at"):
+    with pytest.raises(ValueError, match="comes after a scrape at"):
         replay.take(looks[0])
 
 

@@ -9,7 +9,7 @@ from fathom.api.conditions import Reason
 from fathom.cluster.observed_pods import ContainerState, ObservedPod, Terminated
 from fathom.engine.depth import DepthDocument, flat
 from fathom.measurement.counters import EngineCounts, PodCounters
-from fathom.rollout.canary import Failure, failure_of, seen_obeying
+from fathom.rollout.canary_health import Failure, failure_of, seen_obeying
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from unit.rollout.inputs import NOW_S, PATIENCE_S, deployment, given, group, pod
@@ -177,7 +177,7 @@ def test_it_has_as_long_as_drain_start_and_a_node_take() -> None:
 
 
 QUOTA = 'pods "kimi" is forbidden: exceeded quota: gpus'
-MEND = "Mend what refuses them (a quota, a policy, a webhook) before it is tried again."
+MEND = "Fix what refuses them (a quota, a policy, a webhook) before it is tried again."
 
 
 def test_pods_that_the_cluster_refuses_are_what_it_goes_back_for() -> None:

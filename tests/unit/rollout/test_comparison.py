@@ -135,7 +135,7 @@ def test_without_speeds_no_number_is_said() -> None:
         found=Compared.CANNOT_TELL, at_s=NOW_S, remark="It served no requests."
     )
     assert (comparison.percent, comparison.interval_percent) == ("", "")
-    assert str(comparison).startswith("It served no requests. So far that tells nothing")
+    assert str(comparison).startswith("It served no requests. So far that shows nothing")
 
 
 def test_what_else_is_worse_is_said_beside_the_speed() -> None:

@@ -51,14 +51,14 @@ def test_an_edit_settles_for_ten_seconds() -> None:
         (
             {},
             (
-                "One replica is watched beside the others for 20 min, at revision new instead of "
+                "One replica is compared with the others for 20 min, at revision new instead of "
                 "old (image: a became b)."
             ),
         ),
         (
             {"bake_s": 0},
             (
-                "One replica is watched beside the others, at revision new instead of old "
+                "One replica is compared with the others, at revision new instead of old "
                 "(image: a became b)."
             ),
         ),
@@ -69,7 +69,7 @@ def test_an_edit_settles_for_ten_seconds() -> None:
         (
             {"replicas": 1, "max_surge": 1},
             (
-                "One replica is watched beside the others for 20 min, at revision new instead of "
+                "One replica is compared with the others for 20 min, at revision new instead of "
                 "old (image: a became b)."
             ),
         ),

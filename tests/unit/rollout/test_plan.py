@@ -517,18 +517,20 @@ def test_a_group_that_blocks_is_named_with_what_to_do() -> None:
     assert not found.progress.moving
     assert found.progress.message == (
         "0 of 3 replicas of revision new are ready; 3 of other revisions are left. Group "
-        "kimi-old-0 does not serve, and cannot make room: LeaderWorkerSet kimi-old has several "
-        "groups, as an earlier Fathom made it, and gives up the last ones first, which serve. "
-        "Until somebody decides, nothing moves. Make it serve (`kubectl delete pod kimi-old-0` "
+        "kimi-old-0 does not serve, and cannot be removed alone: LeaderWorkerSet kimi-old has "
+        "several groups, as an earlier Fathom made it, and gives up the last ones first, which "
+        "serve. Nothing moves until you decide. Make it serve (`kubectl delete pod kimi-old-0` "
         "has the group made once more), or set rollout.maxUnavailable to 2: then one that serves "
-        "makes room."
+        "is removed."
     )
 
 
 def test_of_several_groups_that_block_the_first_is_named() -> None:
     found = blocked(broken=(0, 1))
     assert "Group kimi-old-0 does not serve" in found.progress.message
-    assert "which serve. 1 more group is in the way as well. Until" in found.progress.message
+    assert (
+        "which serve. 1 more group is in the way as well. Nothing moves" in found.progress.message
+    )
     assert "set rollout.maxUnavailable to 3:" in found.progress.message
 
 

@@ -135,11 +135,11 @@ def test_the_oldest_goes_first_and_is_remembered_before() -> None:
         ),
         (
             {"pods": FLEET[:3]},
-            "3 replicas stand and 4 are asked for: scaling first.",
+            "3 replicas exist and 4 are asked for: scaling first.",
         ),
         (
             {"replicas": 3},
-            "4 replicas stand and 3 are asked for: scaling first.",
+            "4 replicas exist and 3 are asked for: scaling first.",
         ),
         (
             {"pods": (*FLEET[:3], pod("d", 2, ready_for_s=29 * MINUTE_S))},
@@ -151,9 +151,9 @@ def test_the_oldest_goes_first_and_is_remembered_before() -> None:
         (
             {"decay_since_s": NOW_S - 10 * DAY_S},
             (
-                "every replica was started after the alarm was raised 240 h ago, and it still "
-                "stands: restarts do not help, so there are no more of them. Look for what else "
-                "differs between replicas: node, GPU, or the requests that reach them."
+                "every replica was started after the alarm was raised 240 h ago, and it is "
+                "still active: restarts do not help, so there are no more of them. Look for what "
+                "else differs between replicas: node, GPU, or the requests that reach them."
             ),
         ),
         (
@@ -167,7 +167,7 @@ def test_the_oldest_goes_first_and_is_remembered_before() -> None:
         (
             {"decay_after_s": 10 * DAY_S},
             (
-                "no replica has run for 240 h yet, but for those that somebody pinned: younger "
+                "no replica has run for 240 h yet, except those that are pinned: younger "
                 "ones are not restarted."
             ),
         ),
@@ -175,7 +175,7 @@ def test_the_oldest_goes_first_and_is_remembered_before() -> None:
         (
             {"trough": False, "decay_since_s": NOW_S - 2 * DAY_S},
             (
-                "b waits for an hour of low load to be restarted, and the alarm has stood for "
+                "b waits for an hour of low load to be restarted, and the alarm has lasted "
                 "48 h: delete it if that is too long."
             ),
         ),

@@ -412,7 +412,7 @@ def numbered(revision: str, ready: set[int], asked: int) -> Fleet:
 
 
 def test_a_group_that_serves_is_not_taken_for_an_idle_one_before_it() -> None:
-    """Of 0, 1 and 2 only 0 is down: to shrink by one is to take 2, which serves."""
+    """Only 0 is down of 0, 1 and 2: to shrink by one is to take 2, which serves."""
     new = deployed("new", 0, 0)
     idle_first = numbered("old", {1, 2}, 3)
     assert replicas_by_revision(

@@ -43,9 +43,9 @@ def test_meanwhile_progressing_says_what_the_scheduler_says_and_what_it_will_cos
         False,
     )
     assert found.message == (
-        "the canary asks for room beside all replicas. pod canary finds no node: 3 Insufficient "
-        "nvidia.com/gpu. If that is so until 2027-01-15T08:10:00Z, it takes the place of a "
-        "replica: capacity 1 of 2 for about 60 minutes."
+        "the canary asks for capacity in addition to all replicas. pod canary finds no node: 3 "
+        "Insufficient nvidia.com/gpu. If that is so until 2027-01-15T08:10:00Z, it takes the "
+        "place of a replica: capacity 1 of 2 for about 60 minutes."
     )
     assert told.events == ()
 
@@ -73,7 +73,7 @@ def test_where_a_node_has_room_it_is_a_canary_like_any() -> None:
 def test_who_wants_it_to_wait_waits_as_long_as_it_takes() -> None:
     found, _ = step(CANARY, asks(60, waits=True))
     assert found.reason is Reason.AWAITING_CAPACITY
-    assert "It waits for room, since rollout.whenNoCapacity is Wait." in found.message
+    assert "It waits for capacity, since rollout.whenNoCapacity is Wait." in found.message
     later, told = step(found, asks(10 * PATIENCE_S, waits=True))
     assert (later.stage, later.reason, later.no_room) == (Stage.CANARY, Reason.NO_CAPACITY, False)
     assert told.events == ()

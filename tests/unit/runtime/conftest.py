@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fathom.runtime.loops import Loops
+from fathom.runtime.loop_registry import Loops
 from support.loop_harness import AT_ONCE, LoopHarness, harness, quiet_logs
 
 __all__ = ["harness", "quiet_logs"]

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from fathom.runtime.loops import STUCK_AFTER_S, Loops
+from fathom.runtime.loop_registry import STUCK_AFTER_S, Loops
 from fathom.runtime.main import serve_health
 from support.loop_harness import KEY, LoopHarness
 

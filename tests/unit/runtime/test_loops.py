@@ -16,7 +16,13 @@ from fathom.api import names
 from fathom.cluster.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.cluster.manifest import Manifest
 from fathom.runtime.loop import RESYNC_S
-from fathom.runtime.loops import PASSES_AT_ONCE, STUCK_AFTER_S, Loops, Turns, pass_after_pass
+from fathom.runtime.loop_registry import (
+    PASSES_AT_ONCE,
+    STUCK_AFTER_S,
+    Loops,
+    Turns,
+    pass_after_pass,
+)
 from fathom.runtime.ports import SHORTEST_SLEEP_S, Pace
 from support.leaping_time import in_leaping_time
 from support.loop_harness import AT_ONCE, KEY, LoopHarness, holding

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from fathom.runtime.leadership import LeadershipLostError, work_while_held
-from fathom.runtime.loops import Loops
+from fathom.runtime.loop_registry import Loops
 from fathom.runtime.main import at_work, ender
 from support.api_server import ApiServer, served
 from support.waiting import guarded, turns, until

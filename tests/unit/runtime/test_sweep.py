@@ -10,7 +10,7 @@ import structlog
 from fathom.adapters.ports import KubeError
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.runtime.handlers import SWEEP_S, sweep, tell_what_is_refused
-from fathom.runtime.loops import Loops
+from fathom.runtime.loop_registry import Loops
 from support.loop_harness import KEY, LoopHarness
 from support.waiting import until
 

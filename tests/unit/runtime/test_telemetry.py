@@ -5,7 +5,7 @@ from dataclasses import replace
 from fathom.adapters.ports import KubeError
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
 from fathom.engine.depth import DepthDocument, DepthRange
-from fathom.runtime.loops import Loops
+from fathom.runtime.loop_registry import Loops
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.estimate.measured import Measured
 from support.loop_harness import KEY, LoopHarness, holding

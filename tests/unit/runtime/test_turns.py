@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from fathom.cluster.kinds import ObjectKey
-from fathom.runtime.loops import BESIDE_URGENT, PASSES_AT_ONCE, Turns
+from fathom.runtime.loop_registry import BESIDE_URGENT, PASSES_AT_ONCE, Turns
 from support.leaping_time import in_leaping_time
 
 HOLDER = ObjectKey("llm", "holder")

@@ -18,7 +18,7 @@ from fathom.runtime.handlers import (
     kopf_settings,
     watch,
 )
-from fathom.runtime.loops import Loops
+from fathom.runtime.loop_registry import Loops
 from support.api_server import NOT_FOR_ALL, ApiServer, served
 from support.loop_harness import KEY, LoopHarness
 from support.waiting import until

@@ -31,7 +31,7 @@ from fathom.measurement.counters import (
 from fathom.measurement.deltas import bucket_of
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.tuner import decide
 
 TICK_S = 0.25
@@ -149,7 +149,7 @@ class Pod:
     speed_sd: float = 0.03
     design_effect: float = 4.0
     mixed_share: float = 0.1
-    """Of the steps: those that prefill as well."""
+    """Share of the steps that prefill as well."""
     tokens: float = 0.0
     cells: dict[Cell, CellCounts] = field(default_factory=dict)
     drafts: dict[DraftCell, DraftCounts] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class Pod:
     other_depth: int | None = None
     """What the engine drafts whatever it is asked for."""
     other_acceptance: tuple[float, ...] | None = None
-    """Of a draft that is not the other pods'."""
+    """Acceptance of a draft that is not the other pods'."""
     decay_per_hour: float = 0.0
     """Share of its acceptance that an engine loses in an hour of running."""
     difficulty_sd: float | None = None

@@ -8,7 +8,7 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.tuning.interface import Action
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from unit.tuning.plant import (
     EASY,
     HARD,

@@ -9,7 +9,7 @@ from fathom.api.conditions import AlarmKind, Reason
 from fathom.engine.depth import DepthDocument, DepthRange, depth_at, flat
 from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.state import Change, Trial
+from fathom.tuning.learned_state import Change, Trial
 from fathom.tuning.tuner import decide
 from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, START_S, Fleet
 

@@ -29,7 +29,7 @@ from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import explain
 from fathom.tuning.fixed_depth import HOW_TO_TRY
 from fathom.tuning.interface import Action, TunedPod, TuningSnapshot
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.tuner import decide
 from unit.tuning.plant import SETTINGS, START_S
 

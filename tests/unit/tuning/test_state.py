@@ -22,9 +22,16 @@ from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import HOURS, BucketLoad, HourLoad, Load, Traffic
 from fathom.tuning.estimate.yields import Yield, Yields
 from fathom.tuning.gains import Gained
+from fathom.tuning.learned_state import (
+    LARGEST_BYTES,
+    MOST_VISITS,
+    Change,
+    Probe,
+    Trial,
+    TuningState,
+)
 from fathom.tuning.policy.ledger import Ledger
 from fathom.tuning.policy.option import Visit
-from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState
 from unit.tuning.plant import EASY, Fleet
 
 UGLY = 1_700_000_000.1234567

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.surface import Speed, surface
 from unit.cli.test_explain import DOCUMENT, FOUR, NOW_S, STATE
 

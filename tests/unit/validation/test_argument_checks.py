@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.flags import engine_args
 from fathom.validation.argument_checks import owned_flag_problems
 from manifest_samples import resource

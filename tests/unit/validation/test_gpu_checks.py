@@ -9,7 +9,7 @@ from support.validated import errors, warnings
 
 ROCM = "vllm/vllm-openai-rocm:v0.32.0"
 AMD = {"nodePool.accelerator": "MI300X", "engine.image": ROCM}
-NEVER_RUN = "spec.nodePool.accelerator: nobody has run this on MI300X, or on any GPU of AMD's:"
+NEVER_RUN = "spec.nodePool.accelerator: this was never run on MI300X, nor on any other AMD GPU:"
 
 
 def doubts(changes: dict[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ def doubts(**changes: Any) -> list[str]:
 def test_where_drafts_are_cut_by_the_cost_at_another_context_it_is_said(verification: str) -> None:
     (doubt,) = doubts(**{"speculation.adaptiveVerification": verification})
     assert "8192 tokens of context" in doubt
-    assert "`fathom explain` tells" in doubt
+    assert "`fathom explain` shows" in doubt
 
 
 def test_who_says_which_context_it_is_is_told_nothing() -> None:

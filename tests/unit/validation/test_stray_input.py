@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.engine.arguments import EngineArguments
+from fathom.engine.argument_parser import EngineArguments
 from fathom.model_facts import is_model_name
 from fathom.validation.argument_checks import lone_argument_problems
 from manifest_samples import resource
@@ -93,7 +93,7 @@ STRAY = "remove this argument, or write its option before it."
         (
             ("kimi", "--seed", "1"),
             0,
-            f"no option stands before this, and the model comes from spec.model.id: {STRAY}",
+            f"no option comes before this, and the model comes from spec.model.id: {STRAY}",
         ),
         (("--seed=1", "2"), 1, f"--seed has its value already: {STRAY}"),
         (

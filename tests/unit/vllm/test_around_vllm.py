@@ -240,4 +240,4 @@ print('null' if shown() is None else 1)
 """
     found, log = run(directory, LOGGER + code)
     assert found is None
-    assert "the counters cannot be shown on /metrics; serving goes on" in log
+    assert "the counters cannot be shown on /metrics; serving continues" in log

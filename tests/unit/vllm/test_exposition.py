@@ -44,7 +44,7 @@ class Pod:
         return set(self.labels())
 
     def labels(self) -> dict[str, set[str]]:
-        """Of each name that is shown."""
+        """Labels of each name that is shown."""
         return {
             sample.name: set(sample.labels)
             for family in self.registry.collect()
@@ -215,7 +215,7 @@ def test_depth_is_not_live_while_nobody_looks_at_the_file(
     pod.now_s += 1
     for _ in range(3):
         assert pod.value("fathom_live_depth") == 0
-    assert caplog.text.count("the depth file has not been looked at for 31 s") == 1
+    assert caplog.text.count("the depth file has not been checked for 31 s") == 1
     writer.set_looked(pod.now_s)
     assert pod.value("fathom_live_depth") == 1
 

@@ -314,7 +314,7 @@ class Ticking(Engine):
 
 
 def test_the_hooks_own_time_is_counted(tmp_path: Path) -> None:
-    """Of each step, from its end until it is counted: one reading of the clock."""
+    """Time of each step, from its end until it is counted: one reading of the clock."""
     engine = Ticking(tmp_path)
     engine.start()
     for steps in (1, 2, 3):

@@ -20,7 +20,7 @@ from fathom.tuning.interface import (
     TuningSnapshot,
     settings_from,
 )
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.tuner import decide
 from local_cluster.engine.process import EngineProcess, EngineSetup
 from local_cluster.errors import LocalClusterError

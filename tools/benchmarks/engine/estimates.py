@@ -37,7 +37,7 @@ class Held:
     """A depth that the tuner's schedule asks for from some time on."""
 
     at_s: float
-    """Of the tuner's own time since the phase began."""
+    """Seconds of the tuner's own time since the phase began."""
     depth: int
 
 

@@ -55,7 +55,7 @@ class PartsPlan:
 
     @property
     def seconds(self) -> float:
-        """Of all turns."""
+        """Seconds of all turns."""
         turns = self.fleets * self.rounds * len(NAMES)
         return turns * (self.turn_seconds + _REST_SECONDS)
 

@@ -36,7 +36,7 @@ class PriceSlice:
     hook_seconds: float
     """Inside the hooks; 0 where there are none."""
     busy_seconds: float
-    """Of steps, by the hooks' own count; 0 where there are none."""
+    """Seconds of steps, by the hooks' own count; 0 where there are none."""
     idle_cpu_seconds: float
     """Processor time that the other engine used meanwhile."""
 
@@ -48,9 +48,9 @@ class Price:
     static_steps: float
     tunable_steps: float
     steps_ratio: Ratio
-    """Of steps per second."""
+    """Ratio of steps per second."""
     tokens_ratio: Ratio
-    """Of tokens per second."""
+    """Ratio of tokens per second."""
     hook_overhead_percent: float
     """Time inside the hooks over step time, over all of the tunable engine's steps."""
     idle_cpu_percent: float

@@ -33,7 +33,7 @@ class TunerDecision(_Model):
     """Something that the tuner did."""
 
     at_seconds: float
-    """Of its own time since the phase began."""
+    """Seconds of its own time since the phase began."""
     action: str
     reason: str
     message: str
@@ -62,7 +62,7 @@ class PhaseReport(_Model):
     schedule: str
     """What it asks for from the smallest batch to the largest, at the end."""
     seconds_to_97_percent: float | None
-    """Of the tuner's own time until it held a depth worth 97 % of the best; null: never."""
+    """Seconds of the tuner's own time until it held a depth worth 97 % of the best; null: never."""
     decisions: tuple[TunerDecision, ...]
 
 
@@ -93,7 +93,7 @@ class BenchReport(_Model):
     quick: bool
     requests: int
     first_error: str
-    """Of the first lost request; empty if there is none."""
+    """Error of the first lost request; empty if there is none."""
     user_depth: int
     minutes: float
     sweep: tuple[SweepCell, ...]

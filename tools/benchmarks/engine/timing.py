@@ -39,11 +39,11 @@ class EngineBenchTiming:
     steady_rounds: int = 14
     """Rounds of a phase's second half, in which only the fastest depths go on."""
     steady_slice_seconds: float = 5.0
-    """Of the tuner and of the depths alike: a window."""
+    """Slice of the tuner and of the depths alike: a window."""
     contenders: int = 2
     """How many static depths go on."""
     price_steps: int = 10_000
-    """Of each engine, at least."""
+    """Steps of each engine, at least."""
     price_slice_seconds: float = 8.0
     price_rest_seconds: float = 1.5
     """Before each slice: an engine goes on spinning for a second after its last request."""

@@ -63,7 +63,7 @@ class BenchView:
         self._progress.update(self._task, completed=self._done, left=self._left())
 
     def reached(self, seconds: float, share: float) -> None:
-        """Of a part planned to take `seconds`, whose pace is not known, this share is done."""
+        """Advance to this share of a part planned to take `seconds`, whose pace is not known."""
         now = seconds * min(share, 1.0)
         self.advance(now - self._reached)
         self._reached = now

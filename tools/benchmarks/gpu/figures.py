@@ -30,7 +30,7 @@ class DepthChange(Model):
     steps: int
     """Scheduled from the first at the depth on."""
     disobedient: int
-    """Of those: drafted for another depth, or, once it was verified, verified another."""
+    """Those steps that drafted for another depth, or, once it was verified, verified another."""
 
     @property
     def obeyed(self) -> bool:
@@ -83,7 +83,7 @@ class TurnTimes(Model):
 
 
 def turn_times(steps: Sequence[RecordedStep], batch: int, depth: int) -> TurnTimes | None:
-    """Of the steps that decode at exactly this batch and depth; None: too few.
+    """Times of the steps that decode at exactly this batch and depth; None: too few.
 
     A step runs from the end of the one before it, which has to be of the same kind.
     """

@@ -19,9 +19,9 @@ class GpuBenchPlan:
 
     batches: tuple[int, ...]
     max_tokens: int
-    """Of each request."""
+    """Tokens of each request."""
     start_timeout_seconds: float
-    """Of one engine: on a GPU it compiles, and captures graphs."""
+    """Time limit for one engine: on a GPU it compiles, and captures graphs."""
     change_rounds: int = 2
     """How often each depth is written at each batch."""
     change_seconds: float = 1.5

@@ -79,7 +79,7 @@ class GraphUse:
     captured: int
     """Graphs, of every kind."""
     dispatched: Mapping[Dispatched, int]
-    """Of the target, by V2, over decodes of one length."""
+    """Dispatches of the target, by V2, over decodes of one length."""
     replays: int
     """Full graphs of the target that were really replayed, by V2."""
 
@@ -138,7 +138,7 @@ class StartUp:
     set_aside_gib: float | None
     """… and what vLLM had kept free for them before it made the KV cache."""
     cache_tokens: int | None
-    """Of the KV cache."""
+    """Size of the KV cache."""
 
 
 def read_start_up(log: str) -> StartUp:

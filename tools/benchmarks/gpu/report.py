@@ -20,7 +20,7 @@ class DepthComparison(Model):
     """Turn by turn."""
     single: tuple[TurnTimes, ...]
     medians: Ratio | None
-    """Of the n-th turn of one over the n-th of the other; null: too few turns had steps."""
+    """Ratio of the n-th turn of one to the n-th of the other; null: too few turns had steps."""
     fastest: Ratio | None
     """Likewise, of the times that a tenth of the steps fell below."""
 
@@ -52,12 +52,12 @@ class GpuBenchReport(Model):
     requests_wrong: int
     """Failed, cut short, or with any token but the expected one, which is the same for all."""
     requests_without_speculation: int
-    """Of all."""
+    """Count among all requests."""
     first_error: str
     changes: tuple[DepthChange, ...]
     hook_errors: int
     graphs: tuple[GraphCell, ...]
-    """Of the live engine's target, while its depth changed."""
+    """Graphs of the live engine's target, while its depth changed."""
     full_replays: int
     """That the live engine's target really made meanwhile."""
     engines: tuple[CapturedGraphs, ...]

@@ -24,7 +24,7 @@ CLASSES: Final = {"easy": "easy", "hard": "hard", "qualitative/easy": "easy"}
 """The traffic class of each series whose acceptance is known."""
 COMMAND_SECONDS: Final = 3600.0
 LONG_TOKENS: Final = 800
-"""Of long random prompts; the engine's context has 1024."""
+"""Length of long random prompts; the engine's context has 1024."""
 
 
 async def run_bench_job(arguments: Sequence[str]) -> DepthBench:

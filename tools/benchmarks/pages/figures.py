@@ -62,7 +62,7 @@ class TunerCost:
         return self.looks * (page.look_ms + self.decide_ms / self.pods)
 
     def cores(self, page: PageCost) -> float:
-        """Of 4,000 pods."""
+        """Cores for 4,000 pods."""
         return self.window_ms(page) / 1000 * PODS / WINDOW_S
 
 

@@ -23,7 +23,7 @@ from local_cluster.errors import LocalClusterError
 
 _ROUNDS: Final = 15
 _PAGES: Final = 20
-"""Of a round."""
+"""Pages of a round."""
 _PODS: Final = 800
 _MODEL: Final = "organisation/model-of-some-size-instruct"
 

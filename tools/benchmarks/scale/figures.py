@@ -17,7 +17,7 @@ _LEASES: Final = "leases"
 _WATCH: Final = "watch"
 _KIB: Final = 1024
 _WINDOW_S: Final = 30.0
-"""Of the tuner, by default."""
+"""Window of the tuner, by default."""
 
 
 class _Measured(BaseModel):
@@ -36,7 +36,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 class Percentiles(_Measured):
-    """Of several values of one thing."""
+    """Percentiles of several values of one thing."""
 
     count: int
     p50: float
@@ -69,14 +69,14 @@ class Reading:
     api_server_s: float
     etcd_s: float
     bench_s: float
-    """Of this benchmark's own process, which plays the cluster and all engines."""
+    """Processor seconds of this benchmark's process, which plays the cluster and all engines."""
     machine_s: float
-    """Of all processors, idle time left out."""
+    """Seconds of all processors, idle time left out."""
     passes: int
     failures: int
     """Passes that were not finished."""
     decisions: Counter[str]
-    """Of the tuner, by action."""
+    """Decisions of the tuner, by action."""
     pages: int
     """That the engines have shown."""
     restarts: int
@@ -103,7 +103,7 @@ class WindowLoad(_Measured):
     cpu_ms_per_pass: float | None
     """All of the operator's processor time in the window, over its passes."""
     reads_per_minute: float
-    """Of the operator at the API server; watches and the lease left out."""
+    """Reads of the operator at the API server; watches and the lease left out."""
     reads_by_kind: dict[str, int]
     """In the window."""
     writes_per_minute: float
@@ -113,7 +113,7 @@ class WindowLoad(_Measured):
     """From the API server: answers and watches. None: `ss` is not there to tell."""
     pages_per_second: float
     decisions: dict[str, int]
-    """Of the tuner in the window, by action."""
+    """Decisions of the tuner in the window, by action."""
     api_server_cores: float
     api_server_mib: float
     """Resident memory of the API server, the most that was seen."""
@@ -238,7 +238,7 @@ class Start(_Measured):
     seconds: float | None
     """Until it was done; None: that was not waited for any longer."""
     cpu_seconds: float
-    """Of the operator, until then."""
+    """Processor seconds of the operator, until then."""
     restarts: int
     """How often it ended by itself until then."""
     reads: int
@@ -269,14 +269,14 @@ class SizeFigures(_Measured):
     edits_when_steady: Percentiles | None
     takeovers: tuple[Takeover, ...]
     memory: tuple[MemoryLook, ...]
-    """Of the operator that began with the cold start, until it was ended for the first takeover."""
+    """Memory of the operator of the cold start, until its end for the first takeover."""
     edits_unanswered: int
     status_bytes: Percentiles
-    """Of a status, as JSON."""
+    """Size of a status, as JSON."""
     restarts: int
     """How often the operator ended by itself, also between what is measured."""
     warnings: dict[str, int]
-    """Of the operator's log, from the first start to the end."""
+    """Warnings in the operator's log, from the first start to the end."""
 
     @property
     def page_cpu_ms(self) -> float | None:

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 _SHORTEST_S: Final = 300.0
-"""Of a stretch of which it is said whether memory grows: caches fill at first."""
+"""Length of a stretch for which it is stated whether memory grows: caches fill at first."""
 _HOUR_S: Final = 3600.0
 
 

@@ -57,7 +57,7 @@ class _Life:
 
     process: subprocess.Popen[bytes]
     port: int
-    """Of its metrics."""
+    """Port of its metrics."""
     health_port: int
     samples: Path
     profiles: int = 0
@@ -196,7 +196,7 @@ class OperatorProcess:
         return sum(life.waited_s for life in self._lives)
 
     def rss_bytes(self) -> int:
-        """Of the present process; 0: there is none at this moment."""
+        """Resident memory of the present process; 0: there is none at this moment."""
         try:
             rss: int = psutil.Process(self._lives[-1].process.pid).memory_info().rss
         except psutil.NoSuchProcess:
@@ -205,7 +205,7 @@ class OperatorProcess:
 
     @property
     def memory(self) -> tuple[MemoryLook, ...]:
-        """Of the present process, every ten seconds."""
+        """Memory of the present process, every ten seconds."""
         return tuple(self._lives[-1].memory)
 
     async def is_ready(self) -> bool:
@@ -213,17 +213,17 @@ class OperatorProcess:
         return await self._got(self._lives[-1].health_port, "readyz") is not None
 
     async def passes(self) -> int:
-        """Of the present process so far. Cheap to ask."""
+        """Reconciles of the present process so far. Cheap to ask."""
         return (await self._asked(_PASSES)).passes
 
     async def told(self) -> Told:
-        """Of the present process; it takes the operator a while to write all that is read."""
+        """Counts of the present process; the operator takes a while to write all that is read."""
         life = self._lives[-1]
         life.told = await self._asked(_PASSES, _FAILURES, _DECISIONS)
         return life.told
 
     async def told_by_all(self) -> Told:
-        """Of all processes."""
+        """Counts of all processes."""
         await self.told()
         every = [life.told for life in self._lives]
         return Told(
@@ -267,7 +267,7 @@ class OperatorProcess:
         return life.told if page is None else read_told(page)
 
     async def _page(self, *query: tuple[str, str]) -> str | None:
-        """Of the present process's metrics; None: it does not answer."""
+        """Page of the present process's metrics; None: it does not answer."""
         return await self._got(self._lives[-1].port, "metrics", *query)
 
     async def _got(self, port: int, path: str, *query: tuple[str, str]) -> str | None:
@@ -299,7 +299,7 @@ def read_told(page: str) -> Told:
 
 
 def warnings_in(log: str) -> Counter[str]:
-    """Of the operator's log, as JSON: how often it warned of what."""
+    """Count the warnings in the operator's log, which is JSON, by what they warn of."""
     found = Counter[str]()
     for line in log.splitlines():
         try:

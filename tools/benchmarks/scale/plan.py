@@ -30,7 +30,7 @@ class Lot(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of all resources; the rest are steady."""
+    """Shares of all resources; the rest are steady."""
 
     rolling: float = 0.05
     unschedulable: float = 0.02
@@ -68,7 +68,7 @@ def planned(size: int, shares: Shares, *, one_namespace: bool) -> tuple[Planned,
 
 
 def lot_of(name: str) -> Lot:
-    """Of a resource, by its name."""
+    """Lot of a resource, by its name."""
     return Lot(name.partition("-")[0])
 
 
@@ -86,11 +86,11 @@ class Timing:
     """Resources that are edited, twice each: one replica less, and back."""
     edit_gap_seconds: float = 0.5
     warm_seconds: float = 75.0
-    """Of traffic, before it counts: the first windows of the tuner, and what it writes of them."""
+    """Seconds of traffic before it counts: the tuner's first windows, and what it writes then."""
     traffic_seconds: float = 60.0
     """Two of the tuner's windows."""
     steady_seconds: float = 0.0
-    """Of more traffic, after which it is watched once more; 0: it is not."""
+    """Seconds of more traffic, after which it is watched once more; 0: it is not."""
     per_resource_seconds: float = 0.5
     """What creating and building are expected to take on two processors."""
 

@@ -16,7 +16,7 @@ from benchmarks.scale.sampling import function_name, to_text
 from fathom.cli.main import app
 
 _EVERY_S: Final = 0.005
-"""Of processor time. A sample takes some 20 µs of it."""
+"""Seconds of processor time. A sample takes some 20 µs of it."""
 _DEEPEST: Final = 200
 
 

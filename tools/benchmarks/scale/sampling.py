@@ -38,7 +38,7 @@ class Hottest:
 
 
 def function_name(file: str, function: str) -> str:
-    """Of a frame: the file as its importer knows it, and the function."""
+    """Name of a frame: the file as its importer knows it, and the function."""
     for root in _ROOTS:
         _, found, rest = file.rpartition(root)
         if found:

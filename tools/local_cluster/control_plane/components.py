@@ -71,8 +71,8 @@ class ControlPlane(BaseModel):
 
     directory: Path
     version: str = "1.20.2"
-    """Of Kubernetes, such as 1.36.2. A cluster that was started before this was noted, and is to be
-    taken down, can be of no other."""
+    """Version of Kubernetes, such as 1.36.2. A cluster that was started before this was noted, and
+    is to be taken down, can be of no other."""
     address: ipaddress.IPv4Address
     port: int
     credentials: Credentials
@@ -81,7 +81,7 @@ class ControlPlane(BaseModel):
 
     @property
     def release(self) -> tuple[int, int]:
-        """Of Kubernetes, such as (1, 36)."""
+        """Release of Kubernetes, such as (1, 36)."""
         return _release(self.version)
 
     @property
@@ -231,7 +231,7 @@ def _release(version: str) -> tuple[int, int]:
 
 
 def admission_flags(release: tuple[int, int], *, controllers: bool) -> list[str]:
-    """Of an API server of this release, such as (1, 36)."""
+    """Flags of an API server of this release, such as (1, 36)."""
     if not controllers:
         # Nobody makes the service account that this plugin would demand of each pod.
         return ["--disable-admission-plugins=ServiceAccount"]

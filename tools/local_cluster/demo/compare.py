@@ -10,8 +10,8 @@ from scipy import stats
 CONFIDENCE = 0.95
 _FEWEST_PAIRS = 2
 _EFFECT_PRECISION: Final = 0.1
-"""Of the normal mixture over mean / spread, around 0. Any value is valid; a small one looks for
-differences of several times the spread, which a handful of pairs then decides."""
+"""Precision of the normal mixture over mean / spread, around 0. Any value is valid; a small one
+searches for differences of several times the spread, which a handful of pairs then decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def scatter(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def _mean_and_error(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    """Of the logarithm of the ratio: its mean, and the mean's standard error."""
+    """Mean of the logarithm of the ratio, and the mean's standard error."""
     if len(ours) != len(theirs) or len(ours) < _FEWEST_PAIRS:
         raise ValueError(f"need two pairs or more of equal number: {len(ours)} and {len(theirs)}")
     if min(*ours, *theirs) <= 0:

@@ -15,7 +15,7 @@ NEVER_BELOW: Final = 0.97
 ONCE_ABOVE: Final = 1.05
 """Tuned / static in at least one phase."""
 WRONG_DEPTH_BELOW: Final = 0.90
-"""Of the tokens of a phase's best depth, what the best of another phase makes there."""
+"""Share of the tokens of a phase's best depth that the best of another phase makes there."""
 
 
 class DemoOutcome(IntEnum):

@@ -29,7 +29,7 @@ class PairShape:
     target_layers: int = 6
     draft_intermediate: int = 64
     dtype: str = "float32"
-    """Of the weights, as PyTorch calls it."""
+    """Type of the weights, as PyTorch calls it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,9 @@ class Plant:
         )
 
     def worth_verifying(self, drafted: Sequence[tuple[int, float]], *, drafting: int) -> int:
-        """Of how many drafts of each request the most tokens per second are expected.
+        """Number of drafts of each request from which the most tokens per second are expected.
 
-        It is what adaptive verification decides in each step; vLLM's tells requests apart besides.
+        It is what adaptive verification decides in each step; vLLM's also distinguishes requests.
 
         Args:
             drafted: of each request its drafts, and how likely the drafter thinks each to be right.

@@ -30,7 +30,7 @@ class KubeletConfig(BaseModel):
     key: Path
     api_port: int
     version: str
-    """Of Kubernetes, such as 1.36.2: the control plane's."""
+    """Version of Kubernetes, such as 1.36.2: the control plane's."""
     network: ClusterNetwork
     nodes: tuple[NodeConfig, ...]
     images: ImageTable

@@ -74,7 +74,7 @@ class Kubelet:
                 group.create_task(keep_node(self.api, node, host_ip, port, version))
 
     def _clear_leftovers(self) -> None:
-        """Of an earlier kubelet: its processes ended with it, its files did not."""
+        """Remove what an earlier kubelet left: its processes ended with it, its files did not."""
         for folder in (self.config.pods_directory, self.config.memory_directory):
             shutil.rmtree(folder, ignore_errors=True)
             # What is still ending may have kept a file from being removed.

@@ -23,7 +23,7 @@ class Alarm:
 
 
 NORMAL_AFTER_S: Final = 3600.0
-"""How long acceptance must be low before that is learnt as normal."""
+"""How long acceptance must be low before that is learned as normal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

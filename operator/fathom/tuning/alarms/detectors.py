@@ -43,15 +43,15 @@ OLD_FACTOR: Final = 2.0
 TOO_GOOD_SHARE: Final = 0.995
 """No draft that differs from its target accepts so much; a draft that *is* its target does."""
 NOTHING_ACCEPTED_SHARE: Final = 0.01
-"""Of the drafts, at the first position: as good as none."""
+"""Share of the drafts that is accepted at the first position: as good as none."""
 SOMETHING_ACCEPTED_SHARE: Final = 0.02
 """Acceptance above which nothing is no longer what is accepted."""
 LEAST_STEPS: Final = 100.0
-"""Of one pod in one window: fewer say nothing of its depth."""
+"""Steps of one pod in one window: fewer say nothing of its depth."""
 OTHER_DEPTH_SHARE: Final = 0.2
-"""Of a pod's steps at another depth than asked: a window may begin before its schedule did."""
+"""Share of a pod's steps at a depth not asked for: a window may begin before its schedule did."""
 LEAST_DRAFTS: Final = 1000.0
-"""Of one pod, or at one position: fewer tell nothing of acceptance."""
+"""Drafts of one pod, or at one position: fewer show nothing of acceptance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Look:
     policy: Policy
     acceptance: Acceptance
     standing: frozenset[Reason]
-    """Of the alarms that stand: what ends one may differ from what began it."""
+    """Reasons of the active alarms: what ends one may differ from what began it."""
 
 
 @dataclass(frozen=True, slots=True)

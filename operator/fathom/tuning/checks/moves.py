@@ -10,16 +10,16 @@ from fathom.tuning import sentences
 from fathom.tuning.checks.probing import SOON_S, ProbeChoice, next_probe
 from fathom.tuning.context import Situation, Verdict, clamped
 from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.learned_state import Change, Trial
 from fathom.tuning.policy.ledger import HOUR_S, MOST_BEHIND_LOSS, Ledger
 from fathom.tuning.policy.option import DepthOption, expected_gain, expected_gain_sd
-from fathom.tuning.state import Change, Trial
 
 TRIAL_STEPS: Final = 200.0
 """Steps at the new depth that a verdict needs."""
 TRIAL_WINDOWS: Final = 3.0
 """After so many windows without enough steps there is no verdict."""
 TAKE_BACK_Z: Final = 1.0
-"""A move is taken back sooner than it is made: the benefit of doubt is with what was there."""
+"""A move is taken back sooner than it is made: while it is uncertain, the earlier depth wins."""
 REST_S: Final = HOUR_S
 """How long the user's depth is kept after a return: also where the traffic changes. Text that turns
 each minute is one of the ways to lose."""

@@ -21,9 +21,9 @@ from fathom.tuning.alarms.table import standing
 from fathom.tuning.context import Situation, clamped, pins, within_bounds
 from fathom.tuning.fixed_depth import FixedDepth
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
+from fathom.tuning.learned_state import Probe
 from fathom.tuning.learning import learn
 from fathom.tuning.policy.option import DepthOption, expected_gain, expected_gain_sd
-from fathom.tuning.state import Probe
 
 
 def at_rest(snapshot: TuningSnapshot) -> DepthDocument:
@@ -199,7 +199,7 @@ def paused(given: Situation) -> TuningDecision | None:
     if not given.snapshot.paused:
         return None
     return given.hold(
-        Reason.PAUSED, f"{given.snapshot.paused} Depth stays as it is; measuring goes on."
+        Reason.PAUSED, f"{given.snapshot.paused} Depth stays as it is; measuring continues."
     )
 
 

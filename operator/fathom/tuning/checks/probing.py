@@ -10,11 +10,11 @@ from fathom.text import counted
 from fathom.tuning import sentences
 from fathom.tuning.context import Situation
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision
+from fathom.tuning.learned_state import Probe
 from fathom.tuning.learning import SENTINEL_LOOK_S, is_stale, settling_s
 from fathom.tuning.policy.experiments import control, ends, experiments, sentinel
 from fathom.tuning.policy.option import DepthOption, ProbePlan, expected_gain
 from fathom.tuning.policy.value import CERTAIN_Z
-from fathom.tuning.state import Probe
 
 ENOUGH_STEPS: Final = 200.0
 """Steps after which a probe may end early, if it has decided the matter."""
@@ -31,13 +31,13 @@ PROMISING_FACTOR: Final = 3.0
 GIVE_UP_S: Final = 60.0
 """A probe that is not in force, or cannot be read, for so long is ended."""
 OPEN_SHARE: Final = 0.5
-"""A probe ends when what it could still tell is worth less than this share of what it has told."""
+"""A probe ends when what it could still show is worth less than this share of what it has shown."""
 HOPELESS_GAIN: Final = -0.1
 """A depth that is surely slower by so much is not worth another second …"""
 HOPELESS_STEPS: Final = 50.0
 """… after so many steps."""
 PROBED_SHARE: Final = 0.02
-"""Of the traffic, over time, that probes take at most."""
+"""Share of the traffic, over time, that probes take at most."""
 PROBED_FOR_MUCH_SHARE: Final = 0.2
 """The same while much is at stake: a new engine, or new traffic."""
 MUCH_GAIN: Final = 0.02
@@ -47,7 +47,7 @@ WARM_S: Final = 30.0
 RECENT_WINDOWS: Final = 5.0
 """A pod that has not stepped for so long has no traffic to probe with."""
 SOON_S: Final = 3.0
-"""When to look again at what changes within seconds."""
+"""When to recheck what changes within seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from fathom.tuning.learning import is_stale, stale_after_s
 TRAFFIC_WINDOWS: Final = 2.5
 """Without a step for so many windows there is no traffic."""
 IDLE_WINDOWS: Final = 2.0
-"""Between two looks without traffic: of a thousand models most are idle, and each look takes a
+"""Between two reads without traffic: of a thousand models most are idle, and each read takes a
 page of each of their pods."""
 
 
@@ -62,7 +62,8 @@ def not_obeyed(given: Situation) -> TuningDecision | None:
         return poked.act(
             Action.POKE,
             Reason.MEASURING,
-            f"{', '.join(found.late)} do not run generation {generation} yet; they are told again.",
+            f"{', '.join(found.late)} do not run generation {generation} yet; they are notified "
+            "again.",
             given.document,
             wake_after_s=SOON_S,
         )

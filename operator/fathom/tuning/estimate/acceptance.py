@@ -15,17 +15,17 @@ LEVELS: Final = 40
 LEVELS_HALF_LIFE_S: Final = 24 * 3600.0
 """What is normal is remembered for a day or two: traffic has a time of day."""
 LEVEL_WEIGHT: Final = 0.5
-"""Of the newest window in the present level: the last few count."""
+"""Weight of the newest window in the present level: the last few count."""
 LOW_QUANTILE: Final = 0.1
-"""Of the levels of the last day: its low end, below which a cliff is looked for."""
+"""Quantile of the levels of the last day: its low end, below which a cliff is searched for."""
 LEAST_DRAFTS: Final = 200.0
 """Windows with fewer say nothing."""
 HEALED_S: Final = 7 * 24 * 3600.0
 """How long a cliff is remembered from which acceptance came back."""
 HEALED_SHARE: Final = 0.85
-"""Of the lowest level from which acceptance came back: above it, it is the same again."""
+"""Share of the lowest level from which acceptance came back: above it, it is the same again."""
 POD_HALF_LIFE_S: Final = 240.0
-"""Of one pod's acceptance: a few windows, so that a restart with another draft shows in minutes."""
+"""Half-life of a pod's acceptance: a few windows; a restart with another draft shows in minutes."""
 MOST_PODS: Final = 40
 """Whose acceptance is kept, the latest: the state must fit into a ConfigMap."""
 CHANGE_Z: Final = 4.0

@@ -33,9 +33,10 @@ from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate.acceptance_length import decay
 
 HALF_LIFE_WINDOWS: Final = 5.0
-"""Of what is counted of prompts: they come in lumps, and the price belongs to the hardware."""
+"""Half-life of counts of prompts: they come in lumps, and the price belongs to the hardware."""
 FULL_SHARE: Final = 0.9
-"""Of the token budget, in a mean mixed step: then prompts wait for room, and drafts take some."""
+"""Share of the token budget in a mean mixed step: then prompts wait for space in the budget, and
+drafts take some."""
 LEAST_DECODE_STEPS: Final = 30.0
 """With fewer to hold mixed steps against, the price is that of all tokens."""
 LEAST_STEPS: Final = 3.0
@@ -43,12 +44,12 @@ LEAST_STEPS: Final = 3.0
 FARTHEST_FACTOR: Final = 2.0
 """Between the batch of mixed steps and that of the decode steps that they are held against."""
 LEAST_REQUESTS: Final = 20.0
-"""Finished requests before it is said how long answers are."""
+"""Finished requests before it is shown how long answers are."""
 MOST_PREEMPTED_SHARE: Final = 0.02
 """Share of the requests that end, beyond which too many prompts are read once more. How many are
 depends on the depth, and is not known."""
 LEAST_LEVELLED_SHARE: Final = 0.05
-"""Of the time of mixed steps, at least, however many prompt tokens are taken off them."""
+"""Share of the time of mixed steps, at least, however many prompt tokens are taken off them."""
 
 
 @dataclass(frozen=True, slots=True)

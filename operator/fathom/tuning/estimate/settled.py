@@ -29,7 +29,7 @@ hour."""
 HALF_LIFE_S: Final = 300.0
 """Halves what was counted: answers grow longer or shorter with the traffic, within minutes."""
 LEAST_REQUESTS: Final = 20.0
-"""Finished requests before it is told."""
+"""Finished requests before it is reported."""
 
 
 @dataclass(frozen=True, slots=True)

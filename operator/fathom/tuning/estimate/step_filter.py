@@ -31,17 +31,17 @@ from fathom.tuning.estimate.step_time import (
 LEAST_STEPS: Final = 3.0
 """The logarithm of a mean over fewer steps is biased; its error says the rest."""
 MIXED_SD: Final = 1.0
-"""Relative spread of single mixed steps where nobody counts their prompts, which differ."""
+"""Relative spread of single mixed steps where their prompts, which differ, are not counted."""
 DISPERSION_FACTORS: Final = (0.25, 64.0)
-"""Bounds of what is learnt of the spread between windows, over what is assumed of it."""
+"""Bounds of what is learned of the spread between windows, over what is assumed of it."""
 DISPERSION_WEIGHT: Final = 0.05
-"""Weight of one window in what is learnt of it, as a logarithm."""
+"""Weight of one window in what is learned of it, as a logarithm."""
 SURPRISE_FACTOR: Final = 6.0
 """One window's squared surprise counts as at most so many times its variance."""
 BATCH_WEIGHT: Final = 0.3
 """Weight of one window in the mean batch that a cell is believed to be measured at."""
 USUAL_KEPT_SHARE: Final = 0.99
-"""Of the weight of the windows before, with each new one: a hundred windows are what is usual."""
+"""Weight that the windows before keep with each new one: a hundred windows are what is usual."""
 JUMP_Z: Final = 4.0
 """Surprise, in standard errors, that is a jump of the pod's speed."""
 TRUSTED_WINDOWS: Final = 3

@@ -27,13 +27,13 @@ SLOPE_BORROWED_SD: Final = 0.02
 CURVATURE_SD: Final = 0.02
 """Error per token of distance to the nearest measured depth."""
 MOST_CURVATURE_SD: Final = 0.1
-"""The same, learnt, at most."""
+"""The same, learned, at most."""
 NO_DRAFT_SD: Final = 0.1
 """Error of predicting depth 0, which drafts nothing at all, from the others, or the reverse."""
 BORROWED_SD: Final = 0.1
 """Error per factor of two in batch when a bucket has nothing of its own."""
 LEAST_VARIANCE: Final = 1e-6
-"""Of a cell on a line, relative to its square: a thousandth is as exact as any measurement is."""
+"""Variance of a cell on a line, relative to its square: no measurement beats a thousandth."""
 LEAST_BASE_SHARE: Final = 0.2
 """Step time at depth 0, relative to the middle of what was measured, at least: no draft costs more
 than four fifths of a step …"""

@@ -32,7 +32,7 @@ PRESENT_S: Final = 1800.0
 ALIKE_FACTOR: Final = 1.25
 """Between the usual speeds of two pods at most, if both are of one kind."""
 LEAST_KNOWN_SHARE: Final = 0.5
-"""Share of the present pods that is known, before anything is said of them all."""
+"""Share of the present pods that is known, before anything is stated of them all."""
 KIND_WINDOWS: Final = 3.0
 """Windows of a pod after which it is known whether it is like the others."""
 USUAL_SD: Final = 0.025
@@ -47,7 +47,7 @@ graphs makes steps there that no line knows."""
 KEPT_FACTOR: Final = 1.5
 """Times as many prompt tokens in a mixed step, or as few, at which the table goes over to them."""
 LEAST_NET_SHARE: Final = 0.05
-"""Of a mixed step's time, at least, when the price of prompts is taken off it."""
+"""Share of a mixed step's time, at least, when the price of prompts is taken off it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,17 +39,17 @@ from fathom.tuning.estimate.settled import (
 )
 
 HALF_LIFE_S: Final = 600.0
-"""Of the fast horizon, which decides: traffic drifts within minutes."""
+"""Half-life of the fast horizon, which decides: traffic drifts within minutes."""
 SLOW_HALF_LIFE_S: Final = 6 * 3600.0
-"""Of the slow horizon, which is what is normal: a part of the day."""
+"""Half-life of the slow horizon, which is what is normal: a part of the day."""
 DESIGN_EFFECT: Final = 10.0
-"""Until it is learnt. Windows of real engines showed 10 to 19."""
+"""Until it is learned. Windows of real engines showed 10 to 19."""
 DESIGN_EFFECTS: Final = (2.0, 40.0)
-"""Bounds of what is learnt: above the upper one no change of traffic would ever be noticed."""
+"""Bounds of what is learned: above the upper one no change of traffic would ever be noticed."""
 SURPRISE_FACTOR: Final = 6.0
 """One window counts as at most so many times the design effect."""
 DESIGN_EFFECT_WINDOWS: Final = 30.0
-"""Windows over which the design effect is learnt."""
+"""Windows over which the design effect is learned."""
 FADE_FACTOR: Final = 0.98
 """Expected ratio of one position's conditional acceptance to that of the position before, until the
 slow horizon knows."""
@@ -66,7 +66,7 @@ MOST_EXPECTED_SHARE: Final = 0.999
 TURN_S: Final = 900.0
 """Seconds in which traffic is expected to turn once, until it was watched for longer."""
 RECENT_TURNS_HALF_LIFE_WINDOWS: Final = 30.0
-"""Of the count of turns that says how restless traffic is."""
+"""Half-life of the count of turns that says how restless traffic is."""
 MOST_RECENT_TURNS: Final = 4.5
 """So discounted, beyond which turns are not followed: one in eleven windows for long, or five in
 a row. To follow one takes a probe, a move and some windows, and must pay until the next."""
@@ -75,12 +75,12 @@ FRESH_WINDOWS: Final = 3
 FRESH_DRAFTS: Final = 200.0
 """Windows with fewer drafts are joined to the next: a test on a handful has no power."""
 SETTLED_TRIALS: Final = 30.0
-"""Independent trials at a depth before it is said what it makes."""
+"""Independent trials at a depth before it is reported what it makes."""
 MAIN_SHARE: Final = 0.5
 """Share of all drafts at one depth, beyond which these alone are what is promised: else all are, as
 of a pod whose batch wanders between depths."""
 SURE_SHIFT_SD: Final = 0.03
-"""A shift that is seen with this error, or less, stands for one that was seen earlier: other kinds
+"""A shift that is seen with this error, or less, replaces one that was seen earlier: other kinds
 of requests may have come since."""
 SHIFT_SD: Final = 0.15
 """Error of the logarithm of a ratio of lengths that one mix of requests promised, as a share of it,

@@ -24,15 +24,15 @@ from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate.acceptance_length import decay
 
 QUANTILE: Final = 0.95
-"""Of the time per output token, over requests, that the SLO is about."""
+"""Quantile of the time per output token, over requests, that the SLO is about."""
 HALF_LIFE_S: Final = 120.0
-"""Of finished requests: they tell of minutes ago as it is."""
+"""Half-life of finished requests: they show minutes ago as it is."""
 LEVEL_WEIGHT: Final = 0.2
-"""Of one window in the smoothed mean time per output token: a few windows count."""
+"""Weight of one window in the smoothed mean time per output token: a few windows count."""
 SCATTER_WEIGHT: Final = 0.05
-"""Of one window in how windows scatter about that: twenty count."""
+"""Weight of one window in how windows scatter about that: twenty count."""
 MOST_SCATTER_SD: Final = 0.1
-"""Of windows, at most: the margin that it leaves below the SLO must not become the SLO."""
+"""Scatter of windows, at most: the margin that it leaves below the SLO must not become the SLO."""
 LEAST_REQUESTS: Final = 20.0
 """Fewer finished requests have no 95th percentile."""
 LEAST_RAN_SHARE: Final = 1e-3
@@ -159,7 +159,7 @@ _NORMAL: Final = NormalDist()
 _Z95: Final = _NORMAL.inv_cdf(QUANTILE)
 _LEAST_SHARE: Final = 0.5
 INFINITE_S: Final = 1e9
-"""Stands for +Inf, which JSON cannot say."""
+"""Represents +Inf, which JSON cannot say."""
 
 
 def _kept(ran: dict[tuple[int, int], float]) -> tuple[Ran, ...]:

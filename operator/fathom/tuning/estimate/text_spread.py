@@ -12,9 +12,9 @@ from typing import Final
 from fathom.tuning.estimate.acceptance_length import decay
 
 HALF_LIFE_S: Final = 12 * 3600.0
-"""Of a window in what is learnt: depths change seldom, and two must have run."""
+"""Half-life of a window in what is learned: depths change seldom, and two must have run."""
 PRIOR_SHARE: Final = 0.1
-"""Of the spread between requests that is taken to come from their text, until two depths ran."""
+"""Share of the spread between requests that is taken to be their text's, until two depths ran."""
 PRIOR_WINDOWS: Final = 20.0
 """That belief is worth so many windows …"""
 PRIOR_RANGE_SHARE: Final = 0.3

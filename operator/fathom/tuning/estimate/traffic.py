@@ -9,23 +9,23 @@ from fathom.measurement.counters import Cell, CellCounts, StepKind
 from fathom.tuning.estimate.acceptance_length import decay
 
 HALF_LIFE_WINDOWS: Final = 2.0
-"""Of the load of a bucket: the present is the last few windows."""
+"""Half-life of the load of a bucket: the present is the last few windows."""
 DECODE_SHARE: Final = 0.05
 """With a smaller share of decode steps, mixed ones must do: they scatter three times as much, as
-prompts differ in length, so ten of them tell as much as one. Decode steps are better until then: a
-prompt is prefilled once whatever the depth, so only they tell what depth costs."""
+prompts differ in length, so ten of them show as much as one. Decode steps are better until then: a
+prompt is prefilled once whatever the depth, so only they show what depth costs."""
 IDLE_S: Final = 1e-6
 """Busy seconds that are none: a bucket with less is forgotten."""
 PRESENT_S: Final = 5.0
-"""Looks at a probe are short, and in a short one a bucket may be missing by chance."""
+"""Reads of a probe are short, and in a short one a bucket may be missing by chance."""
 LEAST_SHARE: Final = 0.05
 """Buckets with less of the busy time decide nothing …"""
 DECIDING_SHARE: Final = 0.9
 """… as long as the others have this much of it together: batches may spread over many buckets."""
 HOURS: Final = 24
-"""Of a day, each with a load of its own."""
+"""Hours of a day, each with a load of its own."""
 HALF_LIFE_S: Final = 7 * 24 * 3600.0
-"""Of what an hour of the day had: it comes once a day, so several days count."""
+"""Half-life of what an hour of the day had: it comes once a day, so several days count."""
 EVEN_FACTOR: Final = 1.1
 """Hours whose loads differ by no more are alike: none of them is worth waiting for."""
 _HOUR_S: Final = 3600.0

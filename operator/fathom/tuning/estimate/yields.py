@@ -49,7 +49,7 @@ MOST_CELLS: Final = 288
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yield:
-    """Of one batch bucket and depth; older windows count for less."""
+    """Yield of one batch bucket and depth; older windows count for less."""
 
     batch_le: int
     depth: int
@@ -73,7 +73,7 @@ class Yield:
         return replace(self, requests=kept * self.requests, tokens=kept * self.tokens)
 
     def variance(self, now_s: float) -> float:
-        """Of the logarithm of the mean, as that of the traffic of now.
+        """Variance of the logarithm of the mean, as that of the traffic of now.
 
         It may have turned a little since it was measured, without being noticed.
         """
@@ -86,7 +86,7 @@ class Yield:
         )
 
     def acceptance(self) -> float:
-        """Of each draft, if all were accepted alike: 1 + a + … + aᵈ is the mean."""
+        """Acceptance of each draft, if all were accepted alike: 1 + a + … + aᵈ is the mean."""
         low, high = 0.0, 1.0
         while high - low > ACCEPTANCE_ERROR:
             middle = (low + high) / 2
@@ -169,7 +169,7 @@ class Yields:
     """What is known of the present traffic, where drafts are cut."""
 
     cells: tuple[Yield, ...] = ()
-    """Of depths above 0."""
+    """Yields of depths above 0."""
     at_s: float = 0.0
     """When drafts were last seen (Unix seconds)."""
     epoch: int = 0

@@ -23,7 +23,7 @@ OVERHEAD_LOSS: Final = 0.002
 CONTROL_AGAIN_S: Final = 1800.0
 """How old the step time at the user's own depth may be."""
 LEAST_CONTROL_SHARE: Final = 0.1
-"""Of the busy time: buckets with less hardly count, so nothing is due there."""
+"""Share of the busy time: buckets with less hardly count, so nothing is due there."""
 SENTINEL_EVERY_S: Final = (10.0, 900.0)
 """A fleet at depth 0 looks for drafts' worth no more and no less often than this."""
 LEAST_MISSED_GAIN: Final = 0.3

@@ -18,7 +18,7 @@ class DepthOption:
     to: int
     gain: Gain
     share: float
-    """Of the busy time."""
+    """Share of the busy time."""
 
 
 class LeftOut(StrEnum):

@@ -22,7 +22,7 @@ MEND_Z: Final = 1.0
 """Certainty that a move takes where the SLO is missed: to stay by mistake costs as much as to go by
 mistake."""
 SPEED_WEIGHT: Final = 0.1
-"""Weight of speed beside keeping an SLO that is missed."""
+"""Weight of speed compared with keeping an SLO that is missed."""
 VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0, 7200.0, 28800.0)
 """How long a depth is left alone after it was tried once, twice, more often: of two that are worth
 about the same, one would be tried for ever …"""
@@ -32,11 +32,11 @@ FAILED_S: Final = 1800.0
 """How long one is left alone that was slower than what it replaced."""
 DEPTH_0_GAIN_FACTOR: Final = 2.0
 """How many times the smallest gain depth 0 must bring: there, other traffic goes unnoticed until
-the next look."""
+the next check."""
 UNSEEN_BATCH_FACTOR: Final = 2
 """Batches so many times as large as any that is known get at most the user's own depth."""
 LEAST_TOLD_SHARE: Final = 0.9
-"""Of the busy time, in steps of one depth: with less, neighbouring buckets get one depth."""
+"""Share of the busy time, in steps of one depth: with less, neighbouring buckets get one depth."""
 GAIN_KNOWN_SHARE: Final = 0.8
 """Share of the busy time for which the gain must be known."""
 

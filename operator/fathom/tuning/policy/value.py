@@ -79,7 +79,7 @@ class Gain:
 
 
 NO_GAIN: Final = Gain(mean=0.0, sd=0.0, step_time_measured=True, survival_measured=True)
-"""Of a depth over itself: whatever its errors, they cancel."""
+"""Gain of a depth over itself: whatever its errors, they cancel."""
 
 
 def _mean_above_zero(mean: float, sd: float) -> float:

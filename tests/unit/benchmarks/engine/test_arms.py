@@ -18,7 +18,7 @@ from local_cluster.engine.traffic import LoadGenerator, Phase
 from local_cluster.errors import LocalClusterError
 
 SECONDS = 2.5
-"""Of a turn: a machine that is busy with other work gives an engine a part of them."""
+"""Seconds of a turn: a machine that is busy with other work gives an engine a part of them."""
 START_S = 1_800_000_000.0
 MINE = Turn(None, SECONDS, round=0, steady=False)
 THEIRS = Turn(0, SECONDS, round=3, steady=True)

@@ -16,7 +16,7 @@ from benchmarks.engine.trace import PhaseRun
 from fathom.api.conditions import Reason
 from fathom.engine.depth import DepthDocument, DepthRange, flat
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from local_cluster.demo.compare import Ratio
 from local_cluster.engine.language import EASY, HARD
 from local_cluster.engine.traffic import Phase

@@ -52,7 +52,7 @@ def test_a_depth_without_a_graph_of_its_own_runs_piecewise_and_takes_16_percent_
 
 
 def test_depths_take_each_others_graphs_where_all_are_named() -> None:
-    """Of batches 1 to 64 at depth 3, 20 run piecewise: what vLLM's own code says of an H100."""
+    """Twenty of batches 1 to 64 at depth 3 run piecewise: what vLLM's own code says of an H100."""
     of = captured(ALL, fleet={"max_batch": 256}, step_time={"compute_per_token_us": 0})
     assert (milliseconds(of)[1:65, 3] > 10.01).sum() == 20
     assert (milliseconds(of)[1:65, 7] > 10.01).sum() == 0

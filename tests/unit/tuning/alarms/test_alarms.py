@@ -17,8 +17,8 @@ from fathom.tuning.estimate.acceptance import Acceptance, PodAcceptance
 from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.interface import TuningSnapshot
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.policy.value import Gain
-from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
 from unit.tuning.plant import EASY, MIDDLE, START_S, WINDOW_30, Fleet, Hardware, hours_long
 

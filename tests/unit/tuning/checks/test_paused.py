@@ -5,7 +5,7 @@ from dataclasses import replace
 from fathom.api.conditions import Reason
 from fathom.engine.depth import flat
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.tuner import decide
 from unit.tuning.plant import EASY, HARD, Fleet
 
@@ -46,7 +46,7 @@ def test_depth_stays_whatever_the_traffic_does_and_measuring_goes_on() -> None:
         Action.POKE,
     }
     assert decisions(fleet)[-1].reason is Reason.PAUSED
-    assert decisions(fleet)[-1].message == f"{WHY} Depth stays as it is; measuring goes on."
+    assert decisions(fleet)[-1].message == f"{WHY} Depth stays as it is; measuring continues."
     assert fleet.state.traffic.at_s > known.traffic.at_s
 
     fleet.since_s = float("inf")

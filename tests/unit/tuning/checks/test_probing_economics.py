@@ -12,11 +12,11 @@ from fathom.engine.depth import depth_at, flat
 from fathom.tuning.assessment import assess
 from fathom.tuning.checks.probing import start_probe
 from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.learned_state import Probe, Trial
 from fathom.tuning.policy.experiments import experiments, worth
 from fathom.tuning.policy.option import DepthOption, ProbePlan
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import Gain
-from fathom.tuning.state import Probe, Trial
 from unit.tuning.plant import (
     EASY,
     HARD,

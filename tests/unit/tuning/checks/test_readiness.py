@@ -42,7 +42,7 @@ class Scraped(Idle):
     busy = False
     every_s: float = 60.0
     lag_s: float = 0.0
-    """Of a remote write."""
+    """Lag of a remote write."""
 
     def snapshot(self) -> TuningSnapshot:
         found = super().snapshot()

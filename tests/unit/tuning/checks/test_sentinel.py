@@ -19,6 +19,7 @@ from fathom.tuning.estimate.survival import TURN_S, Survival
 from fathom.tuning.estimate.tail import Tail
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.learned_state import Probe
 from fathom.tuning.policy.experiments import (
     LEAST_MISSED_GAIN,
     OVERHEAD_LOSS,
@@ -29,7 +30,6 @@ from fathom.tuning.policy.option import Bounds, ProbePlan, Visit
 from fathom.tuning.policy.policy import DEPTH_0_GAIN_FACTOR, Policy
 from fathom.tuning.policy.slo import Slo
 from fathom.tuning.policy.value import Evidence, Gain
-from fathom.tuning.state import Probe
 from unit.tuning.plant import EASY, SETTINGS, START_S, Fleet, Hardware
 
 NO_LEAST = replace(SETTINGS, min_tokens=0)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fathom.engine.depth import depth_at
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from unit.tuning.plant import EASY, WINDOW_30, Fleet, Hardware, Pod, best_depth, value
 
 FAST = Hardware(per_token_s=0.0001, per_token_request_s=0.00001)

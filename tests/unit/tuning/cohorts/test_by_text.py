@@ -7,7 +7,7 @@ import pytest
 from fathom.api.conditions import AlarmKind, Reason
 from fathom.engine.depth import depth_at
 from fathom.tuning.cohorts import OTHER_TEXT_S
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from unit.tuning.plant import EASY, HARD, MIDDLE, WINDOW_30, Fleet, Pod, best_depth
 
 MINUTE_S = 60.0

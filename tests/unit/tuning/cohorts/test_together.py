@@ -7,7 +7,7 @@ from fathom.engine.depth import DepthDocument, flat
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.cohort_decision import changes, together
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.state import Cohort, TuningState
+from fathom.tuning.learned_state import Cohort, TuningState
 
 DOCUMENT = DepthDocument(7, flat(3, 16), {"other": flat(5, 16)})
 COHORT = Cohort(device="", pods=("other",), schedule=flat(5, 16), state=TuningState())

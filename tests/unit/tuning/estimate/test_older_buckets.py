@@ -10,7 +10,7 @@ from fathom.engine.depth import DepthDocument, DepthRange, flat
 from fathom.measurement.counters import StepKind
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.interface import Action
-from fathom.tuning.state import Probe, TuningState
+from fathom.tuning.learned_state import Probe, TuningState
 from unit.tuning.plant import EASY, HARD, SETTINGS, START_S, Fleet
 
 LEARNT = TuningState.from_json((Path(__file__).parents[1] / "states/by_doublings.json").read_text())

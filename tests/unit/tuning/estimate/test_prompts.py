@@ -28,7 +28,7 @@ WINDOW_S = 30.0
 MAX_BATCH = 256
 BATCH = 16
 PRICE_S = 2e-5
-"""Of a prompt token."""
+"""Price of a prompt token."""
 DECODE_S = {0: 0.008, 3: 0.010, 7: 0.014}
 """Seconds of a step of decodes, by depth."""
 ACCEPTED = 0.7
@@ -119,7 +119,7 @@ def gain(evidence: Evidence) -> Gain:
 
 
 def true_gain(*, per_token: float, net_s: dict[int, float] = DECODE_S) -> float:
-    """Of depth 7 over 3, with so many prompt tokens for each that is emitted."""
+    """Gain of depth 7 over 3, with so many prompt tokens for each that is emitted."""
     seconds = {k: net_s[k] / (BATCH * length(k)) + PRICE_S * per_token for k in (3, 7)}
     return log(seconds[3] / seconds[7])
 

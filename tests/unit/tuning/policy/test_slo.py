@@ -16,12 +16,12 @@ from fathom.tuning.checks.probing import start_probe
 from fathom.tuning.estimate.tail import HALF_LIFE_S, LEAST_REQUESTS, Tail
 from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.interface import Action
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.policy.experiments import control, experiments
 from fathom.tuning.policy.option import ProbePlan, Visit
 from fathom.tuning.policy.policy import MEND_Z, Policy
 from fathom.tuning.policy.slo import LEAVE_ABOVE_SHARE, Slo, mean_slope
 from fathom.tuning.policy.value import CERTAIN_Z, Gain
-from fathom.tuning.state import TuningState
 from unit.tuning.plant import TPOT_BOUNDS, WINDOW_30, Fleet, Hardware, hours_long, slow_tpot
 
 SLO_S = 0.075

@@ -58,9 +58,9 @@ class PlayedCluster:
         self._api = api
         self._workloads: dict[Key, _Workload] = {}
         self._deployments = defaultdict[Key, list[Key]](list)
-        """Of each resource, the oldest first."""
+        """Deployments of each resource, the oldest first."""
         self._serving = defaultdict[Key, set[str]](set)
-        """Of each resource the addresses of the pods that are ready."""
+        """Addresses of the pods of each resource that are ready."""
         self._documents: dict[Key, str] = {}
         self._busy = False
         self._addresses = 0

@@ -25,7 +25,7 @@ _PLANT: Final = Plant(
     step_s=0.012, token_s=2e-5, draft_s=0.0011, draft_request_s=1e-5, prefill_token_s=1e-5
 )
 _ACCEPTANCE: Final = 0.72
-"""Of a draft whose forerunners were accepted."""
+"""Acceptance of a draft whose forerunners were accepted."""
 _TOKENS_PER_REQUEST: Final = 200.0
 _PROMPT: Final = 512
 _MIXED: Final = 0.05
@@ -40,7 +40,7 @@ _LONGEST_S: Final = 30.0
 
 
 _PREFILL: Final = "fathom_prefill_tokens_total"
-"""Of mixed steps alone."""
+"""Counter of mixed steps alone."""
 _FAMILIES: Final = (
     "fathom_steps_total",
     "fathom_step_seconds_total",

@@ -62,7 +62,7 @@ _COUNTERS: Final = (
     ("estimated_read_bytes_per_gpu", 4096.0),
     ("estimated_write_bytes_per_gpu", 1024.0),
 )
-"""Of vLLM, by what a request adds."""
+"""Counters of vLLM, by what a request adds."""
 _DRAFTING: Final = (
     ("generation_tokens", "tokens"),
     ("spec_decode_num_drafts", "drafts"),

@@ -20,7 +20,7 @@ def namespace(name: str) -> Object:
 
 
 def node_name(number: int) -> str:
-    """Of the node with this number, counted from 0."""
+    """Name of the node with this number, counted from 0."""
     return f"node-{number:04d}"
 
 

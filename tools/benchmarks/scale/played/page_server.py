@@ -19,7 +19,7 @@ _BACKLOG: Final = 8
 
 
 def address(number: int) -> str:
-    """Of the pod with this number, counted from 0."""
+    """Address of the pod with this number, counted from 0."""
     return str(_FIRST + number)
 
 

@@ -19,7 +19,7 @@ from fathom.api.conditions import AlarmKind
 from fathom.engine.depth import DepthDocument, Schedule, depth_at, flat
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.tuner import decide
 
 EPOCH_S = 1_750_032_000.0

@@ -10,7 +10,7 @@ BOUNDS_S: Final = (
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
     40.0, 80.0, inf,
 )  # fmt: skip
-"""Of vLLM's `vllm:request_time_per_output_token_seconds`."""
+"""Bounds of vLLM's `vllm:request_time_per_output_token_seconds`."""
 _NARROWEST: Final = 1e-3
 
 

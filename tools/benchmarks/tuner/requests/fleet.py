@@ -10,7 +10,7 @@ from fathom.api.choices import Objective, TuningMode
 from fathom.engine.depth import DepthDocument, depth_at
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
-from fathom.tuning.state import TuningState
+from fathom.tuning.learned_state import TuningState
 from fathom.tuning.tuner import decide
 
 _STEP_S: Final = 0.05

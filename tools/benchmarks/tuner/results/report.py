@@ -29,7 +29,7 @@ class PolicySummary(BaseModel):
     probes_per_day: float
     moves_per_day: float
     slo_kept_fraction: float | None
-    """Of the windows in which the clairvoyant keeps it; None: no world with an SLO."""
+    """Fraction of the windows in which the oracle keeps it; None: no world with an SLO."""
     worst_speed_fraction: float | None
     """Open traffic: tokens per second of requests' time, over the clairvoyant's."""
     world_days: int
@@ -50,7 +50,7 @@ class AlarmSummary(BaseModel):
     """The same without the worlds whose traffic turns to requests that drafts do not fit."""
     worlds_where_drafts_stop_fitting: tuple[str, ...]
     false_alarms: dict[str, dict[str, int]]
-    """Of all kinds: how many, by world and reason. Worlds without any are left out."""
+    """Number of false alarms of all kinds, by world and reason. Worlds without any are left out."""
     simulated_days: float
 
 

@@ -43,7 +43,7 @@ class PodVolumes:
     folder: Path
     memory_folder: Path
     claims_folder: Path
-    """Of all claims."""
+    """Folder of all claims."""
     sources: Sources
     request_token: RequestToken
     clock: Callable[[], float] = time.monotonic

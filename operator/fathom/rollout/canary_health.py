@@ -26,7 +26,7 @@ OBEY_S: Final = 300.0
 PATIENCES: Final = 3.0
 """Times a canary's patience, after which one that never settles is given up, whatever it does."""
 UNWATCHED_SHARE: Final = 0.15
-"""Of the time that a canary is given, after a look at it: so long a pass may take, or fail."""
+"""Share of a canary's time that may go by after a check: so long a reconcile may take, or fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _too_slow(
     if all(each.revision != rollout.revision for each in given.workloads):
         return Failure(
             Reason.CHILD_REFUSED,
-            f"its workload could not be made {minutes}. Mend what refuses it (a policy, a webhook, "
+            f"its workload could not be made {minutes}. Fix what refuses it (a policy, a webhook, "
             "a quota) before it is tried again.",
         )
     if pod is None:
@@ -159,7 +159,7 @@ def _trouble(rollout: Rollout, pod: ObservedPod | None, given: RolloutInput) -> 
     # First, since a leader fails where its workers are refused: that is the cause.
     refusal = given.refusal(rollout.revision)
     if refusal is not None:
-        mend = "Mend what refuses them (a quota, a policy, a webhook) before it is tried again."
+        mend = "Fix what refuses them (a quota, a policy, a webhook) before it is tried again."
         return Trouble(refusal.reason, f"{refusal.message} {mend}")
     if pod is not None:
         return trouble_with_pod(pod)
@@ -168,7 +168,7 @@ def _trouble(rollout: Rollout, pod: ObservedPod | None, given: RolloutInput) -> 
 
 
 def restarts_of(pod: ObservedPod) -> int:
-    """Of its engine, and of what has to end before that can start."""
+    """Restarts of its engine, and of what has to end before that can start."""
     return pod.engine_restarts + pod.init_restarts
 
 
@@ -219,14 +219,14 @@ def seen_obeying(watch: CanaryWatch, given: RolloutInput) -> CanaryWatch:
 
 
 def _come_back(watch: CanaryWatch, uid: str, now_s: float) -> CanaryWatch:
-    """Of a pod under the name of an earlier one, as the leader of a restarted group is."""
+    """Watch of a pod under the name of an earlier one, as the leader of a restarted group is."""
     if not watch.uid:  # kept by a Fathom that did not look
         return replace(watch, uid=uid)
     return replace(_unready(watch, now_s), uid=uid, replaced=watch.replaced + 1)
 
 
 def _unready(watch: CanaryWatch, now_s: float) -> CanaryWatch:
-    """Of a pod that is gone: what comes in its place bakes from the beginning."""
+    """Watch of a pod that is gone: what comes in its place bakes from the beginning."""
     since_s = now_s if watch.unready_since_s is None else watch.unready_since_s
     return replace(watch, ready_since_s=None, unready_since_s=since_s, behind_since_s=None)
 

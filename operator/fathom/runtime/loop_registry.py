@@ -24,8 +24,8 @@ from fathom.times import spread
 
 PASSES_AT_ONCE: Final = 16
 BESIDE_URGENT: Final = 2
-"""Of them, that go on beside one that is urgent: it shall have the processor almost for itself. But
-whoever writes to a resource again and again must not stop the rest."""
+"""Number of them that continue during an urgent one: it shall have the processor almost for itself.
+But whoever writes to a resource again and again must not stop the rest."""
 PASSED_ON_AFTER_S: Final = 1.0
 """A pass that takes longer waits for others, such as for pods that hang, and no longer for us: its
 turn is the next one's."""

@@ -25,7 +25,7 @@ _WITH_SUFFIX: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
 
 _MOST_DIGITS: Final = 7
-"""Of a number that is gone through one by one, or made a number at all."""
+"""Digits of a number that is gone through one by one, or made a number at all."""
 
 SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
     {
