@@ -6,7 +6,7 @@ What is not ours is never written to, deleted or counted (docs/design/0022).
 from dataclasses import dataclass
 
 from fathom.api import names
-from fathom.cluster.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
+from fathom.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET, PERSISTENT_VOLUME_CLAIM, POD, Kind
 from fathom.cluster.manifest import Meta
 from fathom.cluster.observed_pods import LABEL_GROUP_INDEX, LABEL_GROUP_SET
 
@@ -58,6 +58,20 @@ def left_behind(child: Meta, resource: Meta) -> bool:
         owner.kind == names.KIND and owner.controller and owner.uid != resource.uid
         for owner in child.owner_references
     )
+
+
+def workload_of(pod: Meta, resource: str) -> tuple[Kind, str] | None:
+    """The workload that made an engine's pod, by the pod's labels; None: it is no engine's.
+
+    Args:
+        pod: the pod's.
+        resource: name of the SpeculativeDeployment.
+    """
+    if group_set := pod.labels.get(LABEL_GROUP_SET):
+        return LEADER_WORKER_SET, group_set
+    if revision := pod.labels.get(names.LABEL_REVISION):
+        return DEPLOYMENT, names.revision_child(resource, revision)
+    return None
 
 
 def _of_a_workload(pod: Meta, resource: Meta) -> bool:

@@ -231,9 +231,13 @@ def _stamped(manifest: Mapping[str, JsonValue], objects: Objects) -> dict[str, J
 
 
 def _scaled(objects: Objects, step: WorkloadStep) -> Operation | None:
-    """Replicas only: any other write could restart pods that are well."""
+    """Replicas, and the labels by which it is listed: other writes could restart healthy pods."""
     live = objects.live[step.kind, step.name]
-    patch: dict[str, JsonValue] = {"spec": {"replicas": step.replicas}}
+    labels = {names.LABEL_NAME: objects.metadata.name, names.LABEL_MANAGED_BY: names.FIELD_MANAGER}
+    patch: dict[str, JsonValue] = {
+        "metadata": {"labels": {**labels}},
+        "spec": {"replicas": step.replicas},
+    }
     why = first_difference(patch, live)
     if why is None:
         return None

@@ -25,7 +25,7 @@ from fathom.cluster.kinds import (
     Kind,
     ObjectKey,
 )
-from fathom.cluster.manifest import Manifest, Meta
+from fathom.cluster.manifest import Manifest, Meta, place_of
 from fathom.cluster.missing_pods import (
     CREATION_FAILED,
     PodGap,
@@ -43,7 +43,7 @@ from fathom.cluster.observed import (
     ObservedNode,
 )
 from fathom.cluster.observed_pods import ObservedPod
-from fathom.cluster.ownership import ours
+from fathom.cluster.ownership import ours, workload_of
 from fathom.cluster.snapshot import Objects, status_in
 from fathom.engine.depth import DepthDocument
 from fathom.engine.flags import HTTP_PORT
@@ -157,7 +157,8 @@ async def _look(
     shown = await _shown(world, [kind for kind in kinds if kind not in told], key)
     metadata = read.metadata
     listed = {**told, **shown}
-    named = await _named(kube, key.namespace, [each for each in also if each[0] in listed])
+    by_name = {each for each in also if each[0] in listed} | _without_label(known, key.name, listed)
+    named = await _named(kube, key.namespace, sorted(by_name))
     children = {
         kind: tuple(_ours(known, kind, (*named.get(kind, ()), *each), metadata))
         for kind, each in listed.items()
@@ -194,6 +195,16 @@ async def _look(
     if lacks_place(objects) is None:
         return objects
     return replace(objects, bench=await kube.named(JOB, key.namespace, names.bench(key.name)))
+
+
+def _without_label(
+    known: ReadOnce, name: str, listed: Mapping[Kind, Sequence[Manifest]]
+) -> set[tuple[Kind, str]]:
+    """Workloads that pods are of, and that are not listed: gone, or a user took our label off."""
+    there = {(kind, place_of(each)[1]) for kind, found in listed.items() for each in found}
+    pods = (_metadata(known, POD, each) for each in listed[POD])
+    wanted = (workload_of(pod, name) for pod in pods)
+    return {each for each in wanted if each is not None and each[0] in listed} - there
 
 
 async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod]) -> Sample:
