@@ -125,14 +125,14 @@ async def test_of_a_new_resource_nothing_is_made_that_is_there_already() -> None
 
 
 async def test_what_only_watches_miss_is_not_made_again(harness: LoopHarness, reads: Reads) -> None:
-    """A Deployment that a late watch does not show yet: another one would be refused, or worse."""
+    """A Deployment that a late watch does not show yet is read by the name that its pods give."""
     async with watches(harness):
         hide(harness, DEPLOYMENT)
         reads.count.clear()
-        assert await later(harness) == 0
+        assert await later(harness) > 0
         assert not harness.kube.writes
         await harness.loop.tick()
-        assert reads.count["list", DEPLOYMENT] == 1
+        assert reads.count["list", DEPLOYMENT] <= 1
         assert not harness.kube.written("Deployment")
 
 

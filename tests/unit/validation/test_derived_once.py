@@ -14,7 +14,7 @@ from fathom.resource import SpeculativeDeployment, parse
 from golden.rendering import SOURCES
 
 FACTS = (
-    "arguments.py:EngineArguments.of",
+    "argument_parser.py:EngineArguments.of",
     "depth_set.py:named_depths",
     "cuda_graphs.py:stated_mode",
     "live_depth.py:live_depth_refusal",
@@ -22,7 +22,7 @@ FACTS = (
     "profile.py:profile_of",
     "replica_layout.py:layout_of",
     "start.py:start_of",
-    "arguments.py:max_num_seqs",
+    "argument_parser.py:max_num_seqs",
     "start.py:engine_version",
 )
 """Functions of `fathom.engine` that derive one."""
