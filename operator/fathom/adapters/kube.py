@@ -88,7 +88,7 @@ class Kube:
         Args:
             api: of the API server.
             timeout_s: seconds that a request may take; a list by label, from its turn on.
-            silent_s: seconds after which a watch without a sign of life is to be opened anew.
+            silent_s: seconds after which a watch without a sign of life is to be opened again.
             lists_at_once: by label, but for those in pages; fewer than the client has connections.
             in_line_s: seconds that one of them may wait for its turn.
         """
@@ -317,7 +317,7 @@ class Kube:
         """The answer. For a read, a server that is too busy is asked again when it wants to be.
 
         Not for a write: by then another operator may lead (`FencedKube`), so that its pass looks
-        anew.
+        again.
         """
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + self._timeout_s

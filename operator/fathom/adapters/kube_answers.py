@@ -125,7 +125,7 @@ def items_of(kind: Kind, path: str, found: Manifest) -> tuple[Manifest, ...]:
         KubeError: it is none.
     """
     if "items" not in found:
-        # Half a picture would be taken for a whole one: nothing is there, so all is made anew.
+        # Half a picture would be taken for a whole one: nothing is there, so all is made again.
         raise no_api_server("GET", path)
     items = cast("list[Manifest]", found["items"] or [])
     # Items of a list do not repeat what the list says of all of them.

@@ -19,7 +19,7 @@ class UnreadableJsonError(ValueError):
 
 
 class BeyondBoundsError(UnreadableJsonError):
-    """It may be JSON, and is not read all the same."""
+    """It may be JSON, and is not read anyway."""
 
 
 def parsed_json(text: str | bytes) -> JsonValue:

@@ -71,7 +71,7 @@ async def start(
         code = bench_code(sd, bench, run=run, program=program, owner=owner)
         await cluster.kube.create(CONFIG_MAP, code)
     except BaseException as error:
-        # Also when nobody waits any longer, or no answer came: the Job may be there all the same,
+        # Also when nobody waits any longer, or no answer came: the Job may be there anyway,
         # and without its code the pod would wait for ever.
         await remove(cluster, sd, run)
         if isinstance(error, KubeError) and error.outdated:
@@ -247,7 +247,7 @@ async def _require(cluster: BenchCluster, namespace: str, volume: DataVolume) ->
         there = await cluster.kube.get(kind, namespace, volume.name)
     except KubeError as error:
         if error.status == HTTPStatus.FORBIDDEN:
-            return  # Who may not look may have one mounted all the same.
+            return  # Who may not look may have one mounted anyway.
         raise
     if there is None:
         raise BenchRefusedError(

@@ -67,11 +67,13 @@ def workload_of(pod: Meta, resource: str) -> tuple[Kind, str] | None:
         pod: the pod's.
         resource: name of the SpeculativeDeployment.
     """
-    if group_set := pod.labels.get(LABEL_GROUP_SET):
-        return LEADER_WORKER_SET, group_set
-    if revision := pod.labels.get(names.LABEL_REVISION):
-        return DEPLOYMENT, names.revision_child(resource, revision)
-    return None
+    revision = pod.labels.get(names.LABEL_REVISION)
+    if not revision:
+        return None
+    group_set = pod.labels.get(LABEL_GROUP_SET, "")
+    own = names.is_group_set(group_set, resource, revision)
+    name = group_set if own else names.revision_child(resource, revision)
+    return (LEADER_WORKER_SET if group_set else DEPLOYMENT), name
 
 
 def _of_a_workload(pod: Meta, resource: Meta) -> bool:
@@ -82,13 +84,11 @@ def _of_a_workload(pod: Meta, resource: Meta) -> bool:
     """
     if names.LABEL_ROLE not in pod.labels and LABEL_GROUP_INDEX not in pod.labels:
         return True
-    revision = pod.labels.get(names.LABEL_REVISION, "")
-    workload = names.revision_child(resource.name, revision)
-    group_set = pod.labels.get(LABEL_GROUP_SET, "")
-    if names.is_group_set(group_set, resource.name, revision):
-        workload = group_set
+    if (workload := workload_of(pod, resource.name)) is None:
+        return False
+    _, name = workload
     return any(
-        owner.controller and (owner.name == workload or owner.name.startswith(f"{workload}-"))
+        owner.controller and (owner.name == name or owner.name.startswith(f"{name}-"))
         for owner in pod.owner_references
     )
 

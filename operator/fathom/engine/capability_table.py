@@ -4,8 +4,8 @@ Its rules are in `fathom.engine.live_depth` and `fathom.validation.engine_checks
 
 Read: the wheels of 0.14.1 to 0.33.0. Run, as far as a CPU goes: what docs/engines.md names.
 
-The lists stand in `known_names.json`, written by `generators.known_names` from the releases
-themselves. Pure.
+Options and draft fields that each release knows are in `known_names.json`, which
+`generators.known_names` writes from the releases themselves. Pure.
 """
 
 from collections.abc import Mapping
@@ -77,15 +77,6 @@ EVERY_RELEASE: Final = Capability(SpecifierSet())
 
 SHUTDOWN_TIMEOUT: Final = Capability(SpecifierSet(">=0.18.0"))
 DEPTH_SCHEDULE: Final = Capability(SpecifierSet(">=0.24.0"))
-ADAPTIVE_VERIFICATION: Final[Mapping[Method, Capability]] = MappingProxyType(
-    {
-        method: Capability(row.adaptive, frozenset({method}))
-        for method, row in sorted(
-            METHODS.items(), key=lambda each: (str(each[1].adaptive), each[0])
-        )
-        if row.adaptive is not None
-    }
-)
 
 TOKENSPEED_MLA: Final = Capability(SpecifierSet(">=0.21.0"))
 ATTENTION_BACKENDS: Final[Mapping[str, Capability]] = MappingProxyType(
@@ -155,7 +146,7 @@ ADAPTIVE_FLAGS: Final[Mapping[str, Capability]] = MappingProxyType(
     }
 )
 """Flags whose work needs to know on the CPU how many drafts of each request are left, and the
-releases that can do it all the same."""
+releases that can do it anyway."""
 
 
 TABLE: Final = (
@@ -239,12 +230,15 @@ TABLE: Final = (
     *(
         Row(
             what=f"adaptive verification, method {method}",
-            capability=capability,
+            capability=Capability(row.adaptive, frozenset({method})),
             without=_REFUSED,
             shown=Shown.CONFIG,
             source="config/speculative.py",
         )
-        for method, capability in ADAPTIVE_VERIFICATION.items()
+        for method, row in sorted(
+            METHODS.items(), key=lambda each: (str(each[1].adaptive), each[0])
+        )
+        if row.adaptive is not None
     ),
     Row(
         what="adaptive verification with pipeline parallelism",

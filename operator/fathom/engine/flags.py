@@ -99,7 +99,7 @@ class Flag:
     """What to do where no field stands for it, as the second half of a sentence; empty, and no
     field: `spec.engine.args` may have it."""
     but_for: frozenset[str] = frozenset()
-    """Values that `spec.engine.args` may have all the same, behind the flag's own name."""
+    """Values that `spec.engine.args` may have anyway, behind the flag's own name."""
     plugin_only: bool = False
     """Refused only where the pods get the plugin: any other engine may have it."""
     since: Capability = EVERY_RELEASE

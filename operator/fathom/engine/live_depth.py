@@ -103,7 +103,7 @@ def _obstacles(
 
 
 def _no_drain(start: EngineStart) -> str:
-    """Said beside, since nothing else tells of it: such an engine is served all the same."""
+    """Said beside, since nothing else tells of it: such an engine is served anyway."""
     if start.has(SHUTDOWN_TIMEOUT):
         return ""
     return " It has no --shutdown-timeout either: a pod that goes aborts its requests."

@@ -7,7 +7,7 @@ vllm/config/vllm.py.
 
 **Asynchronous scheduling.** A step is scheduled while the one before it still runs. Depth is live
 without it, too; only each step waits for its scheduling. But drafts that break a request's grammar
-are then dropped before the next step is scheduled, where they are otherwise scheduled all the same
+are then dropped before the next step is scheduled, where they are otherwise scheduled anyway
 (`update_draft_token_ids` and `..._in_output` in vllm/v1/core/sched/scheduler.py, 0.32): so requests
 of one step have different depths, and the plugin counts no such step. Source: `__post_init__` in
 vllm/config/vllm.py. tests/engine/test_graphs_equal_vllms.py asks it, and which runner it is.

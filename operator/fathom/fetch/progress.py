@@ -29,7 +29,7 @@ class FetchProgress:
     looks: tuple[FetchedBytes, ...] = ()
 
     def after(self, look: FetchedBytes) -> "FetchProgress":
-        """With one more look. Another total, or fewer bytes than before, begins anew."""
+        """With one more look. Another total, or fewer bytes than before, begins again."""
         last = self.looks[-1] if self.looks else None
         if last is None or last.total != look.total or last.present > look.present:
             return FetchProgress((look,))

@@ -35,7 +35,7 @@ NVLINK: Final[Mapping[str, str]] = MappingProxyType(
         "UCX_CUDA_IPC_ENABLE_MNNVL": "y",
     }
 )
-"""Without these a replica over two trays that has its claims fails all the same: "invalid resource
+"""Without these a replica over two trays that has its claims fails anyway: "invalid resource
 handle ... NCCL_MNNVL_CLIQUE_ID: unset" (ai-dynamo/dynamo, recipes/deepseek-v4-pro-0813, revision
 555e6b6)."""
 

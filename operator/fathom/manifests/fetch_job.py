@@ -153,7 +153,7 @@ def cache_claim(sd: SpeculativeDeployment) -> Manifest:
     """The claim for the weights, where the spec asks for one by its size.
 
     Nobody owns it: weights of a terabyte must not go with a resource that was deleted by mistake,
-    or to be made anew. A resource of the same name finds it again.
+    or to be made again. A resource of the same name finds it again.
     """
     cache = sd.spec.cache
     metadata = child_metadata(sd, names.cache_claim(sd.metadata.name))

@@ -73,7 +73,7 @@ class ShownResources:
         return key in self._found
 
     def saw(self, key: ObjectKey, reported: PassReport, now_s: float) -> None:
-        """Take in one pass (Unix seconds); another resource of the same name begins anew."""
+        """Take in one pass (Unix seconds); another resource of the same name begins again."""
         before, history = self._found.get(key, (None, None))
         if history is None or before is None or before.uid != reported.uid:
             history = History(now_s)

@@ -172,7 +172,7 @@ class QualityComparison:
 
     @property
     def untold(self) -> str:
-        """The sentence of differences whose gap could not be learnt."""
+        """The sentence of differences whose gap could not be learned."""
         return (
             f"{len(self.differences)} of {len(self.reference)} prompts differ, and it is not known "
             f"whether by more than a near-tie. {self._told(self.differences[0])}"

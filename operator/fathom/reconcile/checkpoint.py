@@ -1,6 +1,6 @@
 """What the tuning ConfigMap keeps of specs, models and rollouts, beside the tuner's state.
 
-Anyone may have written to it, so each key is read by itself. What was only learnt is begun anew
+Anyone may have written to it, so each key is read by itself. What was only learned is begun again
 where it cannot be read (`lost`). What tells which pods belong to which spec, and whether that spec
 was refused, stays as it is (`unread`): to take it for absent could move a fleet.
 """
@@ -149,7 +149,7 @@ class Checkpoint:
     unread: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By key: what is there, matters, and cannot be read."""
     lost: tuple[str, ...] = field(default=(), compare=False)
-    """Keys of what was learnt and cannot be read: it is begun anew."""
+    """Keys of what was learned and cannot be read: it is begun again."""
     voided: frozenset[str] = frozenset()
     """Keys that are written as `ABSENT`. To leave out what another wrote would not remove it."""
 
@@ -176,7 +176,7 @@ class Checkpoint:
         )
 
     def without_lost(self) -> "Checkpoint":
-        """With what was learnt and cannot be read taken for absent."""
+        """With what was learned and cannot be read taken for absent."""
         return replace(self, lost=(), voided=self.voided | KEYS & set(self.lost))
 
     def without_unread(self) -> "Checkpoint":

@@ -110,7 +110,7 @@ class DesiredState:
         if self.rollout is None:
             return None
         if self.rollout.stage is Stage.ROLLED_BACK and self.revision != self.rollout.stable:
-            # This Fathom cannot read the stable spec. What is vetoed gets nothing all the same.
+            # This Fathom cannot read the stable spec. What is vetoed gets nothing anyway.
             return 0
         return self.rollout.most_new
 

@@ -32,7 +32,7 @@ class FirstSeen:
     at_s: float = 0.0
 
     def of(self, revision: str, now_s: float) -> "FirstSeen":
-        """As of now. Another revision begins anew, and so does a clock that was set back."""
+        """As of now. Another revision begins again, and so does a clock that was set back."""
         same = revision == self.revision and self.at_s <= now_s
         return self if same else FirstSeen(revision, now_s)
 

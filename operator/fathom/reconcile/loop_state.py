@@ -1,7 +1,7 @@
 """What one loop remembers between two reconciles. Losing it costs a minute of measurements.
 
-What an earlier release does not know of it, it passes over, and reads the rest all the same: what
-was learnt is worth a fleet's probes.
+What an earlier release does not know of it, it passes over, and reads the rest anyway: what
+was learned is worth a fleet's probes.
 """
 
 import json
@@ -47,7 +47,7 @@ class KeptState:
 
     state: TuningState
     lost: tuple[str, ...]
-    """What is there and cannot be read, keys or parts of one: what it told is begun anew."""
+    """What is there and cannot be read, keys or parts of one: what it told is begun again."""
 
 
 def state_data(state: TuningState) -> dict[str, str]:

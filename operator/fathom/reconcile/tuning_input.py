@@ -36,7 +36,7 @@ def tuning_snapshot(
     Args:
         snapshot: this pass's view.
         desired: what it carries out.
-        state: what the tuner learnt.
+        state: what the tuner learned.
         document_written_at_s: when the depth document was written (Unix seconds).
         document_before: what was in force before there was none in the cluster; None: not known.
         pods: those to judge by.

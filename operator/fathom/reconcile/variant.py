@@ -44,7 +44,7 @@ def wanted_arm(
     made_from = wanted.with_spec(spec)
     ours, *others = revisions_of(made_from)
     revision = ours
-    # Whatever this Fathom would call it: an upgrade is no reason to begin anew.
+    # Whatever this Fathom would call it: an upgrade is no reason to begin again.
     if (
         before is not None
         and (before.arm, before.compares) == (True, compares)

@@ -1,7 +1,7 @@
 """The tuner over recorded metrics: what it would have decided, and when. Pure.
 
 The engines ran the depths that they were recorded with, so nothing the tuner decides is carried
-out. At every window it is asked anew, with the schedule that was in force then as the document in
+out. At every window it is asked again, with the schedule that was in force then as the document in
 force: what it answers is what an operator that took over at that moment would have done.
 """
 
@@ -47,7 +47,7 @@ class Recorded:
     looks: int
     pods: tuple[str, ...]
     restarts: int
-    """Engines that were seen to start anew."""
+    """Engines that were seen to start again."""
     gaps: tuple[Gap, ...]
 
 

@@ -180,7 +180,7 @@ def canary_pod(pods: Iterable[ObservedPod], watch: CanaryWatch | None) -> Observ
 
 
 def watched_on(before: CanaryWatch | None, pod: ObservedPod | None, now_s: float) -> CanaryWatch:
-    """The watch of this pod; another pod than before bakes anew."""
+    """The watch of this pod; another pod than before bakes again."""
     if pod is None:
         return _unready(before or CanaryWatch(pod=""), now_s)
     watch = before if before is not None and before.pod == pod.name else None

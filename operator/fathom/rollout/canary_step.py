@@ -49,17 +49,6 @@ def rolled_back(rollout: Rollout, reason: Reason, message: str, given: RolloutIn
     return RolloutStep(over)
 
 
-def followed(rollout: Rollout, given: RolloutInput) -> RolloutStep:
-    complete = given.ready(rollout.revision) >= given.settings.replicas
-    left = any(pod.revision != rollout.revision for pod in given.pods)
-    if not complete or left or given.others:
-        return RolloutStep(rollout)
-    message = f"Every replica is of revision {rollout.revision}."
-    # Where it went back before anything had moved, there is nothing to tell.
-    quiet = rollout.reason is Reason.REVERTED
-    return RolloutStep(None, () if quiet else (normal(EventReason.ROLLED_OUT, message),))
-
-
 def normal(reason: EventReason, message: str) -> Event:
     return Event(Severity.NORMAL, reason, message)
 

@@ -95,7 +95,7 @@ class Rollout:
         return self.stable if self.stage is Stage.ROLLED_BACK else self.revision
 
     def vetoes(self, revision: str) -> bool:
-        """Whether this revision failed, and gets no pod until it is asked for anew."""
+        """Whether this revision failed, and gets no pod until it is asked for again."""
         return self.stage is Stage.ROLLED_BACK and revision == self.revision
 
     @property

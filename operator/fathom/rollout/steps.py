@@ -23,7 +23,6 @@ from fathom.rollout.canary_health import not_ahead, resumed, standing_still, unw
 from fathom.rollout.canary_step import (
     RolloutStep,
     alone,
-    followed,
     normal,
     promotion,
     watched_canary,
@@ -145,7 +144,7 @@ def _with_other_end(before: Rollout, given: RolloutInput) -> tuple[Rollout, tupl
         else f"The replica of revision {before.revision} that was compared is the canary of its "
         "rollout: what it has shown counts."
     )
-    # Its clocks begin anew: how long it was compared is no matter of patience.
+    # Its clocks begin again: how long it was compared is no matter of patience.
     moved = before.entered(before.stage, before.reason, before.message, given.now_s)
     return replace(_for(moved, given), compared=None), (normal(EventReason.CANARY, message),)
 
@@ -215,7 +214,7 @@ def _advanced(rollout: Rollout, given: RolloutInput) -> RolloutStep:
         case Stage.CANARY:
             return watched_canary(rollout, given)
         case Stage.PROMOTED:
-            return followed(rollout, given)
+            return _followed(rollout, given)
         case Stage.ROLLED_BACK:
             return RolloutStep(rollout)
 
@@ -294,3 +293,14 @@ def _down_for_a_moment(revision: str, given: RolloutInput) -> bool:
     """Whether some pod of it has been unready for so short that nothing is known to be broken."""
     since_s = (pod.unready_since_s for pod in given.of_revision(revision))
     return any(each is not None and given.now_s - each < _DOWN_S for each in since_s)
+
+
+def _followed(rollout: Rollout, given: RolloutInput) -> RolloutStep:
+    complete = given.ready(rollout.revision) >= given.settings.replicas
+    left = any(pod.revision != rollout.revision for pod in given.pods)
+    if not complete or left or given.others:
+        return RolloutStep(rollout)
+    message = f"Every replica is of revision {rollout.revision}."
+    # Where it went back before anything had moved, there is nothing to tell.
+    quiet = rollout.reason is Reason.REVERTED
+    return RolloutStep(None, () if quiet else (normal(EventReason.ROLLED_OUT, message),))

@@ -1,7 +1,7 @@
 """What watches have told of the children of all resources, so that a pass need not ask.
 
 Only what is known to be current is answered from here; what is not, the pass reads itself. What it
-then decides to do to pods and their workloads rests on a look at the API server all the same: see
+then decides to do to pods and their workloads rests on a look at the API server anyway: see
 docs/design/0033-children-from-watches.md.
 """
 
@@ -18,7 +18,7 @@ from fathom.times import is_over
 KINDS: Final = (*CHILD_KINDS, *OPTIONAL_KINDS, *SPANNING_KINDS)
 """What is watched: all children."""
 SILENT_S: Final = 150.0
-"""After which a feed is not trusted: a stream that is silent is opened anew after 75 s."""
+"""After which a feed is not trusted: a stream that is silent is opened again after 75 s."""
 
 Place = tuple[str, str]
 """Namespace and name."""

@@ -64,7 +64,7 @@ _MODELS: Final[Mapping[Kind, Any]] = {
 
 
 class Doubt(Enum):
-    """What watches have told, and is read all the same."""
+    """What watches have told, and is read anyway."""
 
     NOTHING = frozenset[Kind]()
     PODS = frozenset({DEPLOYMENT, LEADER_WORKER_SET, POD})
@@ -201,10 +201,10 @@ def _without_label(
     known: ReadOnce, name: str, listed: Mapping[Kind, Sequence[Manifest]]
 ) -> set[tuple[Kind, str]]:
     """Workloads that pods are of, and that are not listed: gone, or a user took our label off."""
-    there = {(kind, place_of(each)[1]) for kind, found in listed.items() for each in found}
-    pods = (_metadata(known, POD, each) for each in listed[POD])
-    wanted = (workload_of(pod, name) for pod in pods)
-    return {each for each in wanted if each is not None and each[0] in listed} - there
+    kinds = {DEPLOYMENT, LEADER_WORKER_SET} & listed.keys()
+    there = {(kind, place_of(each)[1]) for kind in kinds for each in listed[kind]}
+    wanted = {workload_of(_metadata(known, POD, each), name) for each in listed[POD]}
+    return {each for each in wanted if each is not None and each[0] in kinds} - there
 
 
 async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod]) -> Sample:

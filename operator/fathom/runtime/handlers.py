@@ -180,7 +180,7 @@ async def again_and_again(
     """Operate until that ends by itself; what it fails with is waited out.
 
     For Kopf any error in a watch but 410, such as a 500 of an API server that restarts, is the end.
-    Nothing is lost by beginning anew: loops go on, and whatever there is, is listed first.
+    Nothing is lost by beginning again: loops go on, and whatever there is, is listed first.
 
     Args:
         operate: one run.
@@ -264,7 +264,7 @@ def _resource(kind: Kind) -> tuple[str, str, str]:
 
 
 async def _connection(configuration: Configuration) -> kopf.ConnectionInfo:
-    """The client library's credentials in Kopf's terms; read anew, as tokens rotate."""
+    """The client library's credentials in Kopf's terms; read again, as tokens rotate."""
     header = await configuration.get_api_key_with_prefix("BearerToken")
     return kopf.ConnectionInfo(
         server=configuration.host,

@@ -36,7 +36,7 @@ class Pace:
     """How soon an informer does something again, in seconds."""
 
     relist_s: float = 180.0
-    """A stream may lose an event, and nobody would ever know: so all is listed anew."""
+    """A stream may lose an event, and nobody would ever know: so all is listed again."""
     reopen_s: float = 0.2
     """After a stream has ended; twice as long after each further one that ends at once."""
     shortest_backoff_s: float = 1.0
@@ -99,7 +99,7 @@ class Informer:
         return self._feed.kind.plural
 
     async def run(self) -> None:
-        """For ever. Whatever fails is begun anew, later each time."""
+        """For ever. Whatever fails is begun again, later each time."""
         loop, failures = asyncio.get_running_loop(), 0
         while True:
             began_s, gone = loop.time(), False

@@ -164,7 +164,7 @@ class _PatientLock(LeaseLock):
             )
             return False
         self._writing = asyncio.ensure_future(self._written(call))
-        # A write that is cut off may take effect all the same, and nobody would know.
+        # A write that is cut off may take effect anyway, and nobody would know.
         return await asyncio.shield(self._writing)
 
     async def _written(self, call: Coroutine[Any, Any, bool]) -> bool:

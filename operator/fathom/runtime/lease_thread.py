@@ -18,7 +18,7 @@ LIFELESS_AFTER_S: Final = 30.0
 """A loop that is full to the brim comes round within a second or two; on a machine ten times too
 slow for it, within twenty. One that has not by now hangs. Kubernetes restarts its pod when /healthz
 has not answered for about as long, so that whichever comes first ends it. Sooner, and the busiest
-operator would lose its lease, start anew and be busier still."""
+operator would lose its lease, start again and be busier still."""
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ from fathom.times import is_over
 KEPT_S: Final = 2.0
 """A page is made once in this time, however often it is asked for."""
 MOST_KEPT: Final = 32
-"""Pages that are remembered for so long; of more, each is made anew."""
+"""Pages that are remembered for so long; of more, each is made again."""
 _STANDS_BY: Final = (
     "This operator stands by: another one has the lease, and its page has the resources."
 )

@@ -54,7 +54,7 @@ class QualityChecker:
     ) -> QualityStep:
         """Go on with the check that is asked for, if there is one. Idempotent; never waits for it.
 
-        A request that is withdrawn ends its check without a result; another one begins anew.
+        A request that is withdrawn ends its check without a result; another one begins again.
 
         Args:
             snapshot: this pass's view.

@@ -71,7 +71,7 @@ class Reporter:
         await self._writer.emit(clean, objects.metadata, now_s, self._world.identity)
 
     async def emit_losses(self, objects: Objects, keys: Sequence[str]) -> None:
-        """Say of what was learnt and cannot be read that it is begun anew."""
+        """Say of what was learned and cannot be read that it is begun again."""
         if keys:
             message = (
                 f"{' and '.join(keys)} of ConfigMap {names.tuning_config_map(objects.key.name)} "

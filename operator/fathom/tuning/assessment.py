@@ -1,4 +1,4 @@
-"""What is learnt is held against the depths in force: what they are worth, and how the pods do."""
+"""What is learned is held against the depths in force: what they are worth, and how the pods do."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -82,7 +82,7 @@ def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
 
 
 def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> Situation:
-    """What follows from what was learnt, for the depths in force.
+    """What follows from what was learned, for the depths in force.
 
     Args:
         snapshot: all that may be known.

@@ -114,7 +114,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningDecision:
-    """What to do, why, what was learnt, and when to ask again."""
+    """What to do, why, what was learned, and when to ask again."""
 
     action: Action
     reason: Reason

@@ -116,12 +116,12 @@ class TuningState:
     """All that is carried from one decision to the next. Frozen; bounded; versioned."""
 
     # Pydantic reads it, and all that nests in it alike. Fields of another Fathom are passed over:
-    # to go back to an earlier one must not cost what was learnt. With NaN in it, it would decide
+    # to go back to an earlier one must not cost what was learned. With NaN in it, it would decide
     # nonsense for ever.
     __pydantic_config__ = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     version: Literal[1] = 1
-    """Another one where a field that stays means something else: then all of it is begun anew."""
+    """Another one where a field that stays means something else: then all of it is begun again."""
     step_times: StepTimes = field(default_factory=StepTimes)
     survival: Survival = field(default_factory=Survival)
     yields: Yields | None = None
@@ -187,7 +187,7 @@ class TuningState:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read a state. Garbage, or another version's, is a fresh state: it is soon learnt anew."""
+        """Read a state. Garbage, or another version's, is a fresh state: soon learned again."""
         return cls.read(text) or cls()
 
     @classmethod

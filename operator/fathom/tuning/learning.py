@@ -1,4 +1,4 @@
-"""From two looks at each pod to the estimates: what was learnt since the last decision."""
+"""From two looks at each pod to the estimates: what was learned since the last decision."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ STALE_S: Final = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """The state with all that was learnt, and the deltas it was learnt from."""
+    """The state with all that was learned, and the deltas it was learned from."""
 
     state: TuningState
     deltas: tuple[PodDelta, ...]

@@ -52,7 +52,7 @@ class Watch:
 
 
 def is_normal(watches: Iterable[Watch]) -> bool:
-    """Whether acceptance may be learnt as normal.
+    """Whether acceptance may be learned as normal.
 
     Not while the draft is suspected; but what lasts is what people live with.
     """

@@ -150,7 +150,7 @@ def watched(
     policy: Policy,
     acceptance: Acceptance,
 ) -> tuple[Watch, ...]:
-    """The watches after one more window with data; without data nothing is learnt."""
+    """The watches after one more window with data; without data nothing is learned."""
     if not any(each.steps for each in deltas):
         return tuple(watches)
     standing = frozenset(each.reason for each in watches if each.raised_at_s)

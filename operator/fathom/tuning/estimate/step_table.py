@@ -149,7 +149,7 @@ class StepTable:
         return StepTime(log(line.scale * relative), variance, measured=False)
 
     def _curvature(self, row: _Row, slope: tuple[float, float]) -> float:
-        """How far depths of a bucket lie off a line, per token: learnt where three are known."""
+        """How far depths of a bucket lie off a line, per token: learned where three are known."""
         if row not in self._curvatures:
             misfit = _Line.fit(self._measured[row], slope, self._now_s).misfit
             self._curvatures[row] = min(MOST_CURVATURE_SD, hypot(CURVATURE_SD, misfit))

@@ -118,7 +118,7 @@ class StepTimes:
     cells: tuple[CellTime, ...] = ()
     pods: tuple[PodSpeed, ...] = ()
     dispersions: tuple[tuple[int, float], ...] = ()
-    """Pairs of bucket and observed over assumed variance between windows, learnt. Where padding to
+    """Pairs of bucket and observed over assumed variance between windows, learned. Where padding to
     captured graphs makes cliffs within a bucket, it is large."""
     prompt_tokens: float = 0.0
     """That mixed steps in the table have; 0: nobody counts them, and they are as they came."""
@@ -144,7 +144,7 @@ class StepTimes:
         return replace(self, pods=tuple(each for each in self.pods if each.pod in pods))
 
     def dispersion(self, batch_le: int) -> float:
-        """Observed over assumed variance in a bucket; 1 until it is learnt."""
+        """Observed over assumed variance in a bucket; 1 until it is learned."""
         return next((each for bucket, each in self.dispersions if bucket == batch_le), 1.0)
 
     @property

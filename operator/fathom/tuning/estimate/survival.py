@@ -15,7 +15,7 @@ Traffic has changed only where drafts differ from earlier ones at the same depth
 of requests in a batch follows the depth (`estimate.settled`).
 
 Drafts of one request resemble each other, so n drafts are worth n / design effect independent
-trials. The design effect is learnt: it is the mean of (accepted - n·a)² / (n·a·(1 - a)) over
+trials. The design effect is learned: it is the mean of (accepted - n·a)² / (n·a·(1 - a)) over
 windows, which is 1 for independent drafts (Kish, Survey Sampling, 1965, gives the name).
 """
 

@@ -1,4 +1,4 @@
-"""How much of the spread between requests comes from their text: learnt from the depths that ran.
+"""How much of the spread between requests comes from their text: learned from the depths that ran.
 
 Where requests differ by how easy they are to draft, the spread of their time per output token grows
 with `Lengths.logit_slope`; where they differ by their prompts or contexts, it does not care. So the
@@ -65,7 +65,7 @@ class TextSpread:
         return min(most, max(0.0, fitted))
 
     def bounds(self, slope: float, spread: float) -> tuple[float, float]:
-        """Least and most that the steepness may be: as far as it is not learnt, none or all."""
+        """Least and most that the steepness may be: as far as it is not learned, none or all."""
         if slope <= 0:
             return 0.0, 0.0
         fitted = self.steepness(slope, spread)

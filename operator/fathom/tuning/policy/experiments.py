@@ -1,7 +1,7 @@
 """What is worth trying, by its expected value or by the clock.
 
 An experiment tries what may be better. A scheduled look is at what nobody expects to be better, so
-that it is known all the same: at the user's own depth, which the gain is told against (`control`),
+that it is known anyway: at the user's own depth, which the gain is told against (`control`),
 at the ends of the range, before which a cliff may hide (`ends`), and at any depth where nothing is
 drafted (`sentinel`). Each says which depth of which buckets is due; none: nothing.
 """
