@@ -19,7 +19,7 @@ from fathom.cluster.kinds import (
 )
 from fathom.engine.plugin import PluginBundle
 from fathom.reconcile import step
-from fathom.reconcile.apply_guard import OVER_AFTER_S
+from fathom.reconcile.write_retries import OVER_AFTER_S
 from fathom.runtime.ports import SHORTEST_SLEEP_S
 from fathom.tuning.gains import Gained
 from fathom.tuning.learned_state import TuningState

@@ -11,11 +11,11 @@ from fathom.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.cluster.manifest import Manifest, Seen
 from fathom.cluster.snapshot import Objects, status_in
 from fathom.engine.depth import DepthDocument
-from fathom.reconcile.apply_guard import ApplyGuard, Outcome, Retry
 from fathom.reconcile.loop_state import LoopState
 from fathom.reconcile.operations import Create, Delete, Operation, Patch, deleted, depth_nudges
 from fathom.reconcile.status import status_of
 from fathom.reconcile.status_input import Findings
+from fathom.reconcile.write_retries import ApplyGuard, Outcome, Retry
 from fathom.reconcile.writes import Writes, is_written
 from fathom.tuning.interface import Action, TuningDecision
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.reconcile.apply_guard import Retry
 from fathom.reconcile.status import essence, only_readiness_moved, same
+from fathom.reconcile.write_retries import Retry
 from fathom.times import is_over
 
 QUIET_S: Final = 60.0

@@ -23,13 +23,13 @@ from fathom.engine.depth import DepthDocument
 from fathom.fetch.progress import FetchProgress
 from fathom.manifests.config_maps import STATE_KEY
 from fathom.measurement.scrape_failures import UnreadPods
-from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
 from fathom.reconcile.intent import Intent, JudgedBy, intent_of
 from fathom.reconcile.last_status import Said
 from fathom.reconcile.renderings import AsRendered, Renderings
 from fathom.reconcile.specs import newest_of
+from fathom.reconcile.write_retries import ApplyGuard
 from fathom.rollout.evidence import CanaryWindows
 from fathom.rollout.rollout import Rollout, Stage, named_reason
 from fathom.times import unix_seconds

@@ -23,7 +23,6 @@ from fathom.manifests.config_maps import tuning_config_map
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.reconcile.annotations import bad_pins
 from fathom.reconcile.applied import Applied, Guarded, applied, guarded, wrote_tuning
-from fathom.reconcile.apply_guard import Outcome
 from fathom.reconcile.checkpoint import Checkpoint, worth_keeping
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetching import FetchFindings
@@ -42,6 +41,7 @@ from fathom.reconcile.specs import newest_of
 from fathom.reconcile.status_input import Finding, Findings
 from fathom.reconcile.tuning_input import tuning_snapshot
 from fathom.reconcile.tuning_report import report
+from fathom.reconcile.write_retries import Outcome
 from fathom.reconcile.writes import Build, Writes, is_written, writes_of
 from fathom.resource import SpeculativeDeployment
 from fathom.tuning.interface import TuningDecision, TuningSnapshot

@@ -12,8 +12,8 @@ from math import exp, expm1
 from fathom.engine.depth import Depths
 from fathom.measurement.counters import EngineCounts, PodCounters
 from fathom.measurement.deltas import delta
+from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.policy.value import NO_GAIN, TWO_SIDED_Z, Evidence, Gain
 

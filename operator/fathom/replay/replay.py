@@ -23,7 +23,7 @@ from fathom.tuning.context import clamped
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.learned_state import TuningState
-from fathom.tuning.learning import STALE_S, STALE_WINDOWS, learn
+from fathom.tuning.learning import learn
 from fathom.tuning.tuner import decide
 
 Watch = Callable[[TuningDecision, DepthDocument, float], None]
@@ -177,7 +177,7 @@ class Replay:
 
     def _fresh(self, now_s: float) -> tuple[PodCounters, ...]:
         """The newest look at each pod that is not gone."""
-        stale_s = max(STALE_WINDOWS * self._settings.window_seconds, STALE_S)
+        stale_s = self._settings.stale_after_s
         return tuple(each for each in self._newest.values() if now_s - each.at_s <= stale_s)
 
     def _ask(self, now_s: float) -> None:

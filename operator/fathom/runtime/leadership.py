@@ -24,7 +24,7 @@ from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRec
 from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
 
 from fathom.cluster.kinds import ObjectKey
-from fathom.runtime.lease_thread import LIFELESS_AFTER_S, Beside, Pulse, loop_beside
+from fathom.runtime.event_loop_thread import LIFELESS_AFTER_S, Beside, Pulse, loop_beside
 
 # As in client-go: long enough for a restart of the API server, short enough to be waited for.
 LEASE_S: Final = 15

@@ -12,8 +12,8 @@ from fathom.api import names
 from fathom.cluster.events import Event, event_manifest
 from fathom.cluster.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.cluster.manifest import Manifest, Meta, Seen
-from fathom.reconcile.apply_guard import Outcome
 from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
+from fathom.reconcile.write_retries import Outcome
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 

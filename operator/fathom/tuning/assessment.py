@@ -12,7 +12,7 @@ from fathom.tuning.estimate.measured import measure
 from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import steps_in
 from fathom.tuning.gains import Gained
-from fathom.tuning.interface import Settings, TuningSnapshot
+from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.learned_state import Probe, Trial, TuningState
 from fathom.tuning.learning import Learnt, learn
 from fathom.tuning.policy.ledger import Ledger
@@ -89,7 +89,8 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
         document: the depths in force.
         learnt: the estimates, with what was counted since the last decision.
     """
-    settings, state, bounds = snapshot.settings, learnt.state, bounds_of(snapshot)
+    settings, state = snapshot.settings, learnt.state
+    bounds = bounds_of(settings, snapshot.pods, snapshot.state.prompts.token_budget)
     depths = depths_of(document.schedule, settings.max_batch)
     policy = Policy(
         evidence=Evidence(
@@ -128,7 +129,7 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
         by_text=_by_text(state, policy) if learnt.deltas else state.by_text,
         measured=measured or state.measured,
         generation=max(state.generation, document.generation),
-        probe=_progress(state.probe, learnt.deltas, snapshot, document),
+        probe=_progress(state.probe, learnt.deltas, snapshot.pods, document),
         trial=_trial_progress(state.trial, learnt.deltas, policy.depths),
     )
     found = convergence(snapshot, document, state)
@@ -138,7 +139,7 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
         state=replace(state, disobeying=found.disobeying, behind=found.behind),
         deltas=learnt.deltas,
         policy=policy,
-        pins=pins(snapshot),
+        pins=pins(settings, snapshot.pods),
         convergence=found,
     )
 
@@ -146,13 +147,13 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
 def _progress(
     probe: Probe | None,
     deltas: tuple[PodDelta, ...],
-    snapshot: TuningSnapshot,
+    pods: Iterable[TunedPod],
     document: DepthDocument,
 ) -> Probe | None:
     """The probe with what was seen of it; None if the document does not hold it."""
     if probe is None or probe.pod not in document.pods:
         return None
-    counters = next((pod.counters for pod in snapshot.pods if pod.name == probe.pod), None)
+    counters = next((pod.counters for pod in pods if pod.name == probe.pod), None)
     in_force_at_s = probe.in_force_at_s
     if not in_force_at_s and counters and counters.depth_generation == document.generation:
         in_force_at_s = counters.at_s

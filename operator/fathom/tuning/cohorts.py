@@ -12,7 +12,7 @@ from math import log, sqrt
 from typing import Final
 
 from fathom.engine.depth import DepthDocument, Schedule
-from fathom.tuning.estimate.acceptance import POD_HALF_LIFE_S, PodAcceptance
+from fathom.tuning.estimate.acceptance_changes import POD_HALF_LIFE_S, PodAcceptance
 from fathom.tuning.gains import Gained
 from fathom.tuning.interface import TunedPod, TuningSnapshot
 from fathom.tuning.learned_state import Cohort, Misplaced, TuningState

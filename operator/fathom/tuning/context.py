@@ -12,9 +12,8 @@ from fathom.tuning.alarms.table import standing
 from fathom.tuning.convergence import Convergence
 from fathom.tuning.estimate.tail import LEAST_REQUESTS
 from fathom.tuning.gains import headroom
-from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
+from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.learned_state import MOST_VISITS, Probe, TuningState
-from fathom.tuning.learning import pods_known
 from fathom.tuning.policy.option import Bounds, Visit
 from fathom.tuning.policy.policy import Policy
 
@@ -69,7 +68,7 @@ class Situation:
 
     @property
     def known_pods(self) -> frozenset[str]:
-        return pods_known(self.snapshot, self.state.looks)
+        return self.snapshot.known_pods(self.state.looks)
 
     @property
     def _headroom(self) -> float | None:
@@ -203,22 +202,26 @@ def clamped(depth: int, settings: Settings) -> int:
     return nearest_depth(depth, settings.depths)
 
 
-def bounds_of(snapshot: TuningSnapshot) -> Bounds:
-    """What may be chosen. The token budget is what the engines say, the smallest of several."""
-    settings = snapshot.settings
-    told = (pod.counters.token_budget for pod in snapshot.pods if pod.counters is not None)
-    known = round(snapshot.state.prompts.token_budget)
+def bounds_of(settings: Settings, pods: Iterable[TunedPod], known_budget: float) -> Bounds:
+    """What may be chosen. The token budget is what the engines report, the smallest of several.
+
+    Args:
+        settings: what the spec allows.
+        pods: as they were read.
+        known_budget: tokens in a step, as pods reported before; 0: not known.
+    """
+    reported = (pod.counters.token_budget for pod in pods if pod.counters is not None)
+    known = round(known_budget)
     return Bounds(
         depths=settings.depths,
         tokens=settings.tokens,
         min_gain=settings.min_gain,
-        token_budget=min((each for each in told if each > 0), default=known) or None,
+        token_budget=min((each for each in reported if each > 0), default=known) or None,
     )
 
 
-def pins(snapshot: TuningSnapshot) -> dict[str, Schedule]:
+def pins(settings: Settings, pods: Iterable[TunedPod]) -> dict[str, Schedule]:
     """Overrides that are asked for: by people, within the spec's bounds; by quality checks."""
-    settings = snapshot.settings
 
     def within(depth: int, *, checked: bool) -> int:
         # Which of these its engine has is not asked here: it may have others than the rest.
@@ -226,6 +229,6 @@ def pins(snapshot: TuningSnapshot) -> dict[str, Schedule]:
 
     return {
         pod.name: flat(within(pod.pinned_depth, checked=pod.checked), settings.max_batch)
-        for pod in snapshot.pods
+        for pod in pods
         if pod.pinned_depth is not None
     }

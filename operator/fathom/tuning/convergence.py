@@ -1,13 +1,14 @@
 """Whether the engines run the depths that the document asks for: they themselves say so."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from fathom.engine.depth import DepthDocument
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.interface import TunedPod, TuningSnapshot
 from fathom.tuning.learned_state import Behind, TuningState
-from fathom.tuning.learning import is_stale
 
 POKE_AFTER_S: Final = 30.0
 """A document not in force for so long: its engines are notified again, in case the kubelet is
@@ -16,6 +17,21 @@ DEADLINE_S: Final = 120.0
 """And for so long: the pod does not obey. A kubelet takes less."""
 LOST_SHARE: Final = 0.5
 """Share of the pods that can be judged: if so many do not obey, nothing can be tuned."""
+
+
+class _Found(Enum):
+    """What is found of a pod that does not run the document's depths."""
+
+    WAITING = auto()
+    """Within the deadline."""
+    BEHIND = auto()
+    """It steps by an older document."""
+    UNPLUGGED = auto()
+    """It has no plugin that changes depth."""
+    UNCOUNTED = auto()
+    """It has the plugin, whose counters do not reach its metrics."""
+    UNREAD = auto()
+    """It did not obey, and cannot be read any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,90 +72,70 @@ def convergence(
     written has disobeyed nothing.
     """
     stepped = dict(state.stepped)
-    waiting: list[str] = []
+    found: dict[_Found, list[str]] = {each: [] for each in _Found}
     late: list[str] = []
-    behind: list[str] = []
-    unplugged: list[str] = []
-    unseen: list[str] = []
     still: list[Behind] = []
-    judged = 0
-    for pod in snapshot.pods:
-        counters = _present(pod, snapshot)
-        if not pod.ready or counters is None:
+    ready = [(pod, snapshot.present(pod)) for pod in snapshot.pods if pod.ready]
+    for pod, counters in ready:
+        if counters is None:
+            # It cannot be read: that is no sign that it obeys by now.
+            if pod.name in state.disobeying:
+                found[_Found.UNREAD].append(pod.name)
             continue
-        judged += 1
         if not counters.live_depth:
             if pod.ready_for_s > DEADLINE_S:
-                (unplugged if counters.counters_shown else unseen).append(pod.name)
+                shown = counters.counters_shown
+                found[_Found.UNPLUGGED if shown else _Found.UNCOUNTED].append(pod.name)
             continue
         if counters.depth_generation == document.generation:
             continue
-        since = _behind(pod, counters, snapshot, state)
+        since = _behind(pod, counters, state.behind, snapshot.document_written_at_s)
         still.append(since)
-        if pod.name in state.disobeying:
-            behind.append(pod.name)
-            continue
         waited = min(snapshot.now_s - since.since_s, pod.ready_for_s)
-        if stepped.get(pod.name, 0.0) < snapshot.now_s - waited:
-            continue
-        if waited > DEADLINE_S:
-            behind.append(pod.name)
-            continue
-        waiting.append(pod.name)
-        if waited > POKE_AFTER_S:
-            late.append(pod.name)
-    unread = _unread(snapshot, state)
+        idle = stepped.get(pod.name, 0.0) < snapshot.now_s - waited
+        if pod.name in state.disobeying or (waited > DEADLINE_S and not idle):
+            found[_Found.BEHIND].append(pod.name)
+        elif not idle:
+            found[_Found.WAITING].append(pod.name)
+            late += [pod.name] * (waited > POKE_AFTER_S)
+    unread = tuple(found[_Found.UNREAD])
+    disobeying = (_Found.BEHIND, _Found.UNPLUGGED, _Found.UNCOUNTED, _Found.UNREAD)
     return Convergence(
-        judged=judged,
-        waiting=tuple(waiting),
+        judged=sum(counters is not None for _, counters in ready),
+        waiting=tuple(found[_Found.WAITING]),
         late=tuple(late),
-        disobeying=(*behind, *unplugged, *unseen, *unread),
+        disobeying=tuple(pod for each in disobeying for pod in found[each]),
         unread=unread,
         behind=tuple(still),
-        sentence=_sentence(document.generation, behind, unplugged, unseen),
+        sentence=_sentence(document.generation, found),
     )
-
-
-def _unread(snapshot: TuningSnapshot, state: TuningState) -> tuple[str, ...]:
-    """Who did not obey, and cannot be read: that is no sign that it does by now."""
-    return tuple(
-        pod.name
-        for pod in snapshot.pods
-        if pod.ready and pod.name in state.disobeying and _present(pod, snapshot) is None
-    )
-
-
-def _present(pod: TunedPod, snapshot: TuningSnapshot) -> PodCounters | None:
-    """What it counts; None: it cannot be read, or what was read is of the past."""
-    counters = pod.counters
-    return None if counters is None or is_stale(counters, snapshot) else counters
 
 
 def _behind(
-    pod: TunedPod, counters: PodCounters, snapshot: TuningSnapshot, state: TuningState
+    pod: TunedPod, counters: PodCounters, known: Iterable[Behind], written_at_s: float
 ) -> Behind:
     """It is no less behind for a newer document that it does not read either."""
-    before = next((each for each in state.behind if each.pod == pod.name), None)
+    before = next((each for each in known if each.pod == pod.name), None)
     if before is not None and before.generation == counters.depth_generation:
         return before
-    return Behind(pod.name, counters.depth_generation, snapshot.document_written_at_s)
+    return Behind(pod.name, counters.depth_generation, written_at_s)
 
 
-def _sentence(generation: int, behind: list[str], unplugged: list[str], unseen: list[str]) -> str:
+def _sentence(generation: int, found: Mapping[_Found, list[str]]) -> str:
     parts: list[str] = []
-    if behind:
+    if behind := found[_Found.BEHIND]:
         parts.append(
             f"{', '.join(behind)} step, but do not run generation {generation} of the depth "
             f"document after {DEADLINE_S:.0f} s. Check the pod's log for 'fathom' and that "
             "the depth ConfigMap is mounted as a directory."
         )
-    if unplugged:
+    if unplugged := found[_Found.UNPLUGGED]:
         parts.append(
             f"{', '.join(unplugged)} cannot change depth live: the engine shows no live plugin. "
             "Check the pod's log for 'fathom', and that PYTHONPATH and --scheduler-cls are as "
             "rendered."
         )
-    if unseen:
+    if unseen := found[_Found.UNCOUNTED]:
         parts.append(
             f"{', '.join(unseen)} run the plugin, but its counters do not reach /metrics: most "
             "often /dev/shm was full when the engine started. The pod's log says why (look for "

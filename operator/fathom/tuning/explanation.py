@@ -17,7 +17,7 @@ from fathom.tuning.assessment import assess, recalled
 from fathom.tuning.checks.orders import unwritten
 from fathom.tuning.cohort_decision import whom
 from fathom.tuning.context import Situation, clamped
-from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.fixed_depth import HOW_TO_TRY, FixedDepth
 from fathom.tuning.interface import Settings
 from fathom.tuning.learned_state import Cohort, TuningState

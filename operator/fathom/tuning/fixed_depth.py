@@ -12,7 +12,7 @@ from typing import Final
 
 from fathom.engine.depth import batches
 from fathom.tuning.context import Situation
-from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import TWO_SIDED_Z, Gain
 

@@ -1,6 +1,6 @@
 """What the tuner is given and what it answers. `fathom.tuning.tuner.decide` lies between."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -25,6 +25,10 @@ __all__ = [
 ]
 _PERCENT: Final = 100
 _MILLISECONDS_PER_SECOND: Final = 1000
+STALE_WINDOWS: Final = 3.0
+"""Age beyond which a sample says nothing of the present, …"""
+STALE_S: Final = 90.0
+"""… but of so many seconds at least: Prometheus commonly scrapes at 30 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,11 @@ class Settings:
         """What may be chosen, ascending; `tokens` is among them."""
         within = range(self.min_tokens, self.max_tokens + 1)
         return tuple(each for each in within if self.named is None or each in self.named)
+
+    @property
+    def stale_after_s(self) -> float:
+        """Age in seconds beyond which a sample says nothing of the present."""
+        return max(STALE_WINDOWS * self.window_seconds, STALE_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +105,31 @@ class TuningSnapshot:
     """Pods that are tuned apart from these: what is said of the whole fleet holds of them, too."""
     paused: str = ""
     """The sentence that says who holds depth, and why; empty: nobody does."""
+
+    def is_stale(self, counters: PodCounters) -> bool:
+        """Whether a sample is too old to act on."""
+        return self.now_s - counters.at_s > self.settings.stale_after_s
+
+    def present(self, pod: TunedPod) -> PodCounters | None:
+        """What a pod counts; None: it cannot be read, or what was read is of the past."""
+        counters = pod.counters
+        return None if counters is None or self.is_stale(counters) else counters
+
+    def known_pods(self, samples: Mapping[str, PodCounters]) -> frozenset[str]:
+        """Ready pods that were read just now, or with a sample that describes the present.
+
+        Of the others nothing is known: one that cannot be read need not be idle.
+
+        Args:
+            samples: the newest of each pod, by its name.
+        """
+        return frozenset(
+            pod.name
+            for pod in self.pods
+            if pod.ready
+            and (sample := samples.get(pod.name)) is not None
+            and (pod.counters is not None or not self.is_stale(sample))
+        )
 
 
 class Action(StrEnum):

@@ -17,12 +17,12 @@ from fathom.api.newer_release import read_known
 from fathom.engine.depth import Schedule
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.alarms.alarm import Watch
-from fathom.tuning.estimate.acceptance import Acceptance
+from fathom.tuning.estimate.acceptance_by_position import Survival
+from fathom.tuning.estimate.acceptance_changes import Acceptance
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.estimate.prompts import Prompts
 from fathom.tuning.estimate.settled import Held, Residence
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.tail import Tail
 from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import Load, Traffic

@@ -1,6 +1,6 @@
 """From two looks at each pod to the estimates: what was learned since the last decision."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
@@ -10,10 +10,10 @@ from fathom.measurement.counters import PodCounters
 from fathom.measurement.deltas import PodDelta, delta, pooled_cells, pooled_drafts
 from fathom.tuning.alarms.alarm import is_cliff, is_normal
 from fathom.tuning.estimate import step_filter
+from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_length import trials
 from fathom.tuning.estimate.settled import held, settled
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.learned_state import TuningState
@@ -30,10 +30,6 @@ LONGEST_WINDOWS: Final = 10.0
 """What was counted over a longer gap does not describe the present, …"""
 LONGEST_S: Final = 300.0
 """… if it is longer than this, too: Prometheus may scrape seldom."""
-STALE_WINDOWS: Final = 3.0
-"""Age beyond which a sample says nothing of the present, …"""
-STALE_S: Final = 90.0
-"""… but of so many seconds at least: Prometheus commonly scrapes at 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +38,6 @@ class Learnt:
 
     state: TuningState
     deltas: tuple[PodDelta, ...]
-
-
-def is_stale(counters: PodCounters, snapshot: TuningSnapshot) -> bool:
-    """Whether a look is too old to act on."""
-    return snapshot.now_s - counters.at_s > stale_after_s(snapshot)
-
-
-def stale_after_s(snapshot: TuningSnapshot) -> float:
-    """Age in seconds beyond which a look says nothing of the present."""
-    return max(STALE_WINDOWS * snapshot.settings.window_seconds, STALE_S)
-
-
-def pods_known(snapshot: TuningSnapshot, looks: Mapping[str, PodCounters]) -> frozenset[str]:
-    """Ready pods that were read just now, or with a look that says something of the present yet.
-
-    Of the others nothing is known: who cannot be read need not be idle.
-    """
-    return frozenset(
-        pod.name
-        for pod in snapshot.pods
-        if pod.ready
-        and (look := looks.get(pod.name)) is not None
-        and (pod.counters is not None or not is_stale(look, snapshot))
-    )
 
 
 def learn(snapshot: TuningSnapshot) -> Learnt:
@@ -111,7 +83,7 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
             step_times=step_filter.updated(state.step_times, deltas, prompts),
             traffic=state.traffic.updated(cells, at_s, window),
             tail=state.tail.updated(deltas),
-            stepped=_stepped(snapshot, deltas),
+            stepped=_stepped(state.stepped, snapshot.pods, deltas),
         ),
         deltas=tuple(deltas),
     )
@@ -177,8 +149,10 @@ def _look(
     return pod.counters, delta(before, pod.counters)
 
 
-def _stepped(snapshot: TuningSnapshot, deltas: list[PodDelta]) -> tuple[tuple[str, float], ...]:
-    known = {pod.name for pod in snapshot.pods}
-    stepped = {pod: at_s for pod, at_s in snapshot.state.stepped if pod in known}
+def _stepped(
+    before: Iterable[tuple[str, float]], pods: Iterable[TunedPod], deltas: Iterable[PodDelta]
+) -> tuple[tuple[str, float], ...]:
+    known = {pod.name for pod in pods}
+    stepped = {pod: at_s for pod, at_s in before if pod in known}
     stepped.update({each.pod: each.from_s for each in deltas if each.steps > 0})
     return tuple(sorted(stepped.items()))

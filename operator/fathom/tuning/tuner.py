@@ -17,16 +17,16 @@ first answer is the decision:
 9. `probing`: a depth may be better, or a look is due: try it on one pod, or say what it waits for;
 10. `probing`: the pod of a probe that has just ended gets its depth back.
 
-If none answers, depth stays, and the decision says why. (*) Not where a probe has just ended: its
-pod must not keep a depth that nobody looks at any more.
+If none answers, depth stays, and the decision says why. (*) Not where a probe has just ended.
 
 Pods on another kind of GPU are a cohort of their own, and so are those whose requests have other
 text for good (`cohorts`). The chain is asked once for the rest and once for each cohort, and one
 decision is made of all.
 
-Two kinds of knowledge decide: `estimate.survival`, which belongs to the traffic and is forgotten
-when the traffic changes, and `estimate.step_time`, which belongs to the hardware and is kept. So a
-class of requests that returns, or a new one, is answered with what the hardware was measured to do.
+Two kinds of knowledge decide: `estimate.acceptance_by_position`, which belongs to the traffic and
+is forgotten when the traffic changes, and `estimate.step_time`, which belongs to the hardware and
+is kept. So a class of requests that returns, or a new one, is answered with what the hardware was
+measured to do.
 """
 
 from collections.abc import Callable
@@ -50,10 +50,6 @@ _Check = Callable[[Situation], TuningDecision | Situation | None]
 """A decision is the answer; a situation is passed on instead of the one before; None: nothing."""
 
 
-def _unless_probed(check: _Check) -> _Check:
-    return lambda given: None if given.probed is not None else check(given)
-
-
 _CHAIN: Final[tuple[_Check, ...]] = (
     orders.cannot_change_live,
     orders.orders,
@@ -64,15 +60,24 @@ _CHAIN: Final[tuple[_Check, ...]] = (
     readiness.no_traffic,
     orders.advise,
     probing.wait_for_probe,
-    _unless_probed(readiness.not_in_force_yet),
-    _unless_probed(moves.return_to_tokens),
-    _unless_probed(moves.rest_after_return),
-    _unless_probed(moves.judge_move),
+    readiness.not_in_force_yet,
+    moves.return_to_tokens,
+    moves.rest_after_return,
+    moves.judge_move,
     moves.join,
     moves.move,
     probing.start_probe,
     probing.clear_override,
 )
+_NOT_AFTER_A_PROBE: Final = frozenset(
+    {
+        readiness.not_in_force_yet,
+        moves.return_to_tokens,
+        moves.rest_after_return,
+        moves.judge_move,
+    }
+)
+"""A pod whose probe has just ended must not keep a depth that nobody watches any more."""
 
 
 def decide(snapshot: TuningSnapshot) -> TuningDecision:
@@ -121,6 +126,8 @@ def _of_all(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision
 def _of_alike(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision:
     given = assess(snapshot, document)
     for check in _CHAIN:
+        if given.probed is not None and check in _NOT_AFTER_A_PROBE:
+            continue
         match check(given):
             case TuningDecision() as answer:
                 return answer

@@ -13,11 +13,11 @@ from fathom.cli.explain import explanation_view
 from fathom.engine.depth import DepthDocument, DepthRange, flat
 from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
 from fathom.measurement.deltas import PodDelta, pooled_cells
+from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.prompts import Prompts
 from fathom.tuning.estimate.step_filter import updated
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import Explanation, explain

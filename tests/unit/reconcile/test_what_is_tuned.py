@@ -223,7 +223,9 @@ def test_a_pin_is_held_by_what_its_own_engine_has(
         pods=(pinned, other),
     )
     assert [each.pinned_depth for each in given.pods] == [depth, None]
-    assert [summary(each) for each in pins(given).values()] == [str(depth)] * (depth is not None)
+    assert [summary(each) for each in pins(given.settings, given.pods).values()] == [str(depth)] * (
+        depth is not None
+    )
 
 
 def workload(revision: str, *config_maps: str) -> Any:

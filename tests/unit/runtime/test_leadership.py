@@ -14,6 +14,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from fathom.adapters.ports import KubeError
 from fathom.cluster.kinds import CONFIG_MAP
 from fathom.cluster.manifest import Seen
+from fathom.runtime.event_loop_thread import LIFELESS_AFTER_S, Pulse, loop_beside
 from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.leadership import (
     RENEW_DEADLINE_S,
@@ -23,7 +24,6 @@ from fathom.runtime.leadership import (
     lead_from_a_thread,
     work_while_held,
 )
-from fathom.runtime.lease_thread import LIFELESS_AFTER_S, Pulse, loop_beside
 from fathom.runtime.main import exit_code
 from support.api_server import ApiServer, served
 from support.fake_kube import FakeKube

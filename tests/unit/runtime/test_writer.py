@@ -8,8 +8,8 @@ import pytest
 from fathom.adapters.ports import KubeError
 from fathom.cluster.kinds import CONFIG_MAP, POD, SERVICE
 from fathom.cluster.manifest import Manifest, Seen
-from fathom.reconcile.apply_guard import Outcome
 from fathom.reconcile.operations import Create, Patch
+from fathom.reconcile.write_retries import Outcome
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 from fathom.runtime.writer import ATTEMPTS_AT_ONCE, Writer

@@ -20,10 +20,10 @@ from fathom.measurement.counters import (
 )
 from fathom.measurement.deltas import PodDelta, pooled_cells
 from fathom.tuning.alarms.alarm import AlarmKind, Watch
+from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.step_filter import updated
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import explain

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.tuning.learning import STALE_S, is_stale
+from fathom.tuning.interface import STALE_S
 from unit.tuning.plant import SETTINGS, Fleet
 
 
@@ -16,7 +16,7 @@ def test_a_look_is_of_the_present_for_three_windows_and_for_scrapes_that_are_sel
     snapshot, counters = fleet.snapshot(), fleet.pods[0].counters(fleet.now_s)
 
     def stale(age_s: float) -> bool:
-        return is_stale(replace(counters, at_s=snapshot.now_s - age_s), snapshot)
+        return snapshot.is_stale(replace(counters, at_s=snapshot.now_s - age_s))
 
     assert not stale(longest_s - 1)
     assert stale(longest_s + 1)

@@ -10,13 +10,19 @@ from fathom.engine.depth import buckets
 from fathom.measurement.counters import StepKind
 from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.assessment import assess
-from fathom.tuning.estimate import acceptance, yields
-from fathom.tuning.estimate.acceptance import LEVELS, Acceptance, Cliff, HealedCliff, PodAcceptance
+from fathom.tuning.estimate import acceptance_changes, yields
+from fathom.tuning.estimate.acceptance_by_position import FRESH_WINDOWS, Survival
+from fathom.tuning.estimate.acceptance_changes import (
+    LEVELS,
+    Acceptance,
+    Cliff,
+    HealedCliff,
+    PodAcceptance,
+)
 from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS
 from fathom.tuning.estimate.step_time import CellTime, PodSpeed, StepTimes
-from fathom.tuning.estimate.survival import FRESH_WINDOWS, Survival
 from fathom.tuning.estimate.tail import Ran, Tail
 from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import HOURS, BucketLoad, HourLoad, Load, Traffic
@@ -126,7 +132,7 @@ def largest() -> TuningState:
                     pod=POD, started_at_s=UGLY, drafts=UGLY, expected=UGLY, accepted=UGLY, at_s=UGLY
                 ),
             )
-            * acceptance.MOST_PODS,
+            * acceptance_changes.MOST_PODS,
             at_s=UGLY,
             cliff=Cliff(0.12345678901234567, UGLY),
             healed=HealedCliff(0.12345678901234567, UGLY),

@@ -13,9 +13,9 @@ from fathom.api.conditions import Reason
 from fathom.engine.depth import DepthDocument, depth_at, first_batch
 from fathom.measurement.deltas import PodDelta
 from fathom.text import counted
-from fathom.tuning.estimate.acceptance import Acceptance, PodAcceptance
+from fathom.tuning.estimate.acceptance_by_position import Survival
+from fathom.tuning.estimate.acceptance_changes import Acceptance, PodAcceptance
 from fathom.tuning.estimate.acceptance_length import Trials
-from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.policy.policy import Policy
 

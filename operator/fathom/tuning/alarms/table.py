@@ -18,9 +18,9 @@ from fathom.measurement.deltas import PodDelta
 from fathom.tuning.alarms import detectors
 from fathom.tuning.alarms.alarm import NORMAL_AFTER_S, Alarm, Watch
 from fathom.tuning.alarms.detectors import Look, Sight
-from fathom.tuning.estimate.acceptance import HEALED_S, LOW_QUANTILE, Acceptance
+from fathom.tuning.estimate.acceptance_by_position import Survival
+from fathom.tuning.estimate.acceptance_changes import HEALED_S, LOW_QUANTILE, Acceptance
 from fathom.tuning.estimate.step_table import NO_DRAFT_SD
-from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import CERTAIN_Z

@@ -108,7 +108,7 @@ def _first_document(snapshot: TuningSnapshot) -> DepthDocument:
     return DepthDocument(
         generation=newest + 1,
         schedule=flat(clamped(settings.tokens, settings), settings.max_batch),
-        pods=pins(snapshot),
+        pods=pins(settings, snapshot.pods),
     )
 
 

@@ -11,7 +11,7 @@ from fathom.tuning import sentences
 from fathom.tuning.context import Situation
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision
 from fathom.tuning.learned_state import Probe
-from fathom.tuning.learning import SENTINEL_LOOK_S, is_stale, settling_s
+from fathom.tuning.learning import SENTINEL_LOOK_S, settling_s
 from fathom.tuning.policy.experiments import control, ends, experiments, sentinel
 from fathom.tuning.policy.option import DepthOption, ProbePlan, expected_gain
 from fathom.tuning.policy.value import CERTAIN_Z
@@ -328,7 +328,7 @@ def _pod_for(given: Situation, options: tuple[DepthOption, ...]) -> str | None:
             and pod.name not in given.convergence.disobeying
             and pod.counters is not None
             and pod.counters.live_depth
-            and not is_stale(pod.counters, given.snapshot)
+            and not given.snapshot.is_stale(pod.counters)
             and idle_s <= max(RECENT_WINDOWS * given.window_seconds, GIVE_UP_S)
         )
 

@@ -8,7 +8,6 @@ from fathom.text import counted
 from fathom.tuning.checks.probing import GIVE_UP_S, SOON_S, end_probe
 from fathom.tuning.context import Situation
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.learning import is_stale, stale_after_s
 
 TRAFFIC_WINDOWS: Final = 2.5
 """Without a step for so many windows there is no traffic."""
@@ -30,13 +29,13 @@ def no_pods(given: Situation) -> TuningDecision | None:
 def no_metrics(given: Situation) -> TuningDecision | None:
     ready = [pod for pod in given.snapshot.pods if pod.ready]
     readable = [pod.counters for pod in ready if pod.counters is not None]
-    if any(not is_stale(counters, given.snapshot) for counters in readable):
+    if any(not given.snapshot.is_stale(counters) for counters in readable):
         return None
     if readable:
         reason = Reason.STALE_METRICS
         # Without their age: it would make every message a new one, and every new message a write.
         message = (
-            f"The newest metrics are more than {stale_after_s(given.snapshot):.0f} s old; depth "
+            f"The newest metrics are more than {given.settings.stale_after_s:.0f} s old; depth "
             "stays as it is. Check what scrapes the pods."
         )
     else:

@@ -23,9 +23,14 @@ from math import exp, log, log2, sqrt
 from typing import Final
 
 from fathom.measurement.counters import Cell, CellCounts, StepKind
-from fathom.tuning.estimate.acceptance import CHANGE_Z
+from fathom.tuning.estimate.acceptance_by_position import (
+    DESIGN_EFFECT,
+    HALF_LIFE_S,
+    SLOW_HALF_LIFE_S,
+    TURN_S,
+)
+from fathom.tuning.estimate.acceptance_changes import CHANGE_Z
 from fathom.tuning.estimate.acceptance_length import Position, decay
-from fathom.tuning.estimate.survival import DESIGN_EFFECT, HALF_LIFE_S, SLOW_HALF_LIFE_S, TURN_S
 
 WINDOW_SD: Final = 0.01
 """Relative error of a yield that more steps do not reduce: batches within one bucket are cut to

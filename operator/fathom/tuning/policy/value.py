@@ -18,11 +18,11 @@ from math import erf, exp, expm1, log, log2, pi, sqrt
 from typing import Final
 
 from fathom.measurement.counters import StepKind
+from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_length import Lengths
 from fathom.tuning.estimate.prompts import NO_PROMPTS, Prompts
 from fathom.tuning.estimate.step_table import StepTable, StepTime
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.estimate.yields import CutLengths, Yields
 

@@ -13,9 +13,9 @@ from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
 from fathom.measurement.deltas import PodDelta
 from fathom.tuning.alarms import detectors
 from fathom.tuning.alarms.alarm import Alarm
-from fathom.tuning.estimate.acceptance import Acceptance, PodAcceptance
+from fathom.tuning.estimate.acceptance_by_position import Survival
+from fathom.tuning.estimate.acceptance_changes import Acceptance, PodAcceptance
 from fathom.tuning.estimate.acceptance_length import Trials
-from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.learned_state import TuningState
 from fathom.tuning.policy.value import Gain

@@ -13,9 +13,9 @@ from fathom.measurement.counters import Cell, CellCounts, StepKind
 from fathom.tuning.assessment import assess
 from fathom.tuning.checks.probing import SENTINEL_STEPS, continue_probe, start_probe
 from fathom.tuning.context import Situation
+from fathom.tuning.estimate.acceptance_by_position import TURN_S, Survival
 from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import TURN_S, Survival
 from fathom.tuning.estimate.tail import Tail
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.interface import Action, TuningDecision

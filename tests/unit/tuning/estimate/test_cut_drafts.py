@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fathom.api.conditions import AlarmKind
-from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import explain
 from unit.tuning.plant import EASY, HARD, SETTINGS, Fleet, best_depth

@@ -15,11 +15,11 @@ from fathom.measurement.counters import (
 )
 from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate import step_filter
+from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_length import trials
 from fathom.tuning.estimate.prompts import LEAST_DECODE_STEPS, NO_PROMPTS, Prompts
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.policy.value import Evidence, Gain
 

@@ -7,9 +7,9 @@ import pytest
 
 from fathom.measurement.counters import DraftCell, DraftCounts, EngineCounts
 from fathom.measurement.deltas import PodDelta
+from fathom.tuning.estimate.acceptance_by_position import MOST_RECENT_TURNS, SHIFT_SD, Survival
 from fathom.tuning.estimate.acceptance_length import trials
 from fathom.tuning.estimate.settled import Held, Settled, held, joined, settled
-from fathom.tuning.estimate.survival import MOST_RECENT_TURNS, SHIFT_SD, Survival
 
 GOOD, BAD = 0.97, 0.15
 

@@ -25,7 +25,7 @@ from math import inf, log
 from typing import Final
 
 from fathom.measurement.counters import position_at
-from fathom.tuning.estimate.acceptance import newest_change
+from fathom.tuning.estimate.acceptance_changes import newest_change
 from fathom.tuning.estimate.acceptance_length import NO_TRIALS, Lengths, Position, Trials, decay
 from fathom.tuning.estimate.settled import (
     MOST_DEPTHS,

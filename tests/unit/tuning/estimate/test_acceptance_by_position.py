@@ -3,8 +3,13 @@ from math import exp, log, sqrt
 import pytest
 
 from fathom.measurement.counters import DraftCell, DraftCounts
+from fathom.tuning.estimate.acceptance_by_position import (
+    HALF_LIFE_S,
+    SLOW_HALF_LIFE_S,
+    TURN_S,
+    Survival,
+)
 from fathom.tuning.estimate.acceptance_length import Lengths, Position, Trials, trials
-from fathom.tuning.estimate.survival import HALF_LIFE_S, SLOW_HALF_LIFE_S, TURN_S, Survival
 
 
 def window(n: float, *acceptance: float) -> Trials:

@@ -6,7 +6,7 @@ import pytest
 
 from fathom.measurement.counters import DraftCell, DraftCounts, EngineCounts, PodCounters
 from fathom.measurement.deltas import PodDelta
-from fathom.tuning.estimate.acceptance import (
+from fathom.tuning.estimate.acceptance_changes import (
     HEALED_S,
     HEALED_SHARE,
     LEAST_DRAFTS,
