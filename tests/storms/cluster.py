@@ -70,7 +70,9 @@ class Image:
 
     start_s: float = START_S
     pulls: bool = True
-    crashes: bool = False
+    always_crashes: bool = False
+    crashing: int = 0
+    """How many deeds make it crash for now."""
     slower: float = 1.0
     """Times as long as a step of the others takes."""
     fails: bool = False
@@ -78,12 +80,16 @@ class Image:
     deaf: bool = False
     """Whether no depth document ever reaches the engine."""
 
+    @property
+    def crashes(self) -> bool:
+        return self.always_crashes or self.crashing > 0
+
 
 _BAD: Final = {
     SLOWER_IMAGE: Image(slower=2.0),
     FAILING_IMAGE: Image(fails=True),
     DEAF_IMAGE: Image(deaf=True),
-    CRASHING_IMAGE: Image(crashes=True),
+    CRASHING_IMAGE: Image(always_crashes=True),
     MISSING_IMAGE: Image(pulls=False),
 }
 

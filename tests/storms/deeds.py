@@ -440,10 +440,11 @@ async def _crashing(storm: "Storm", with_: Mapping[str, Any]) -> None:
     """From now on, also where it serves."""
     asked_for = storm.spec().get("engine", {}).get("image", IMAGES[0])
     image = storm.cluster.image(asked_for if with_["image"] == ASKED_FOR else with_["image"])
-    before, image.crashes = image.crashes, True
+    # Two of these may overlap.
+    image.crashing += 1
     storm.cluster.disturbed()
     await asyncio.sleep(with_["for_s"])
-    image.crashes = before
+    image.crashing -= 1
     storm.cluster.disturbed()
 
 
