@@ -57,6 +57,8 @@ ANNOTATION_PIN_DEPTH: Final = f"{GROUP}/pin-depth"
 """On pods, by a person: a depth (an integer) this one pod is held at, until it is removed."""
 ANNOTATION_CHECK_QUALITY: Final = f"{GROUP}/check-quality"
 """On SpeculativeDeployments, by a person: a request id; each new one asks for one quality check."""
+ANNOTATION_ENGINE_ARGUMENTS: Final = f"{GROUP}/engine-arguments"
+"""`Unchecked`: what vLLM would refuse at start is a warning, since this image knows more."""
 ANNOTATION_PAUSED: Final = f"{GROUP}/paused"
 """On SpeculativeDeployments, by a person: why all that the operator does by itself is held, or
 `true`; until it is removed, or says `false`."""

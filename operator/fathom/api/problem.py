@@ -25,7 +25,9 @@ class Problem:
     """A sentence: what is wrong and what to do."""
     severity: Severity = Severity.ERROR
     reason: Reason = Reason.INVALID_SPEC
-    """The condition that tells of it has this reason."""
+    """The condition that reports it has this reason."""
+    rule: str = ""
+    """The id of the rule that found it (docs/rules.md); empty: the schema did."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"

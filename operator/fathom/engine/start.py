@@ -42,6 +42,8 @@ _VLLM_IN_TAG: Final = re.compile(rf"(?<![a-z])vllm[-_]?{_VERSION}(?![a-z0-9.])")
 _VERSION_TAG: Final = re.compile(rf"{_VERSION}(?![\w.])")
 _OTHER_NUMBERS: Final = re.compile(r"(^|/)(lmcache/vllm-openai|ai-dynamo/vllm-runtime|llm-d[^/]*)$")
 """Images that hold a vLLM and are tagged with the versions of something else."""
+_RELEASE_REPOSITORY: Final = re.compile(r"(^|/)vllm/vllm-openai(-[a-z0-9]+)?$")
+_RELEASE_TAG: Final = re.compile(r"v?\d+\.\d+\.\d+([-+].*)?")
 MODEL_RUNNER_VARIABLE: Final = "VLLM_USE_V2_MODEL_RUNNER"
 FRONTEND_VARIABLE: Final = "VLLM_USE_RUST_FRONTEND"
 _ONLY_ON_V1: Final[Mapping[str, Callable[[Method], bool]]] = MappingProxyType(
@@ -96,6 +98,15 @@ def parsed_version(text: str) -> Version | None:
         return Version(text)
     except InvalidVersion:
         return None
+
+
+def is_release_image(image: str) -> bool:
+    """Whether an image is one that vLLM publishes of a release, from its own place or a mirror.
+
+    Any other may know more than the release that it was built from.
+    """
+    repository, tag = _repository_and_tag(image)
+    return bool(_RELEASE_REPOSITORY.search(repository) and _RELEASE_TAG.fullmatch(tag))
 
 
 def _repository_and_tag(image: str) -> tuple[str, str]:

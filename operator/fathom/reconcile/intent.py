@@ -65,13 +65,14 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
     newest = newest_of(resource)
     verdict: DraftVerdict | None = None
     if isinstance(newest, SpeculativeDeployment):
-        candidate = _candidate(newest, by)
+        revision = wanted_revision(newest, resource, by)
+        candidate = _candidate(newest, revision, by)
         verdict, problems = candidate.verdict, errors_of(candidate)
         if not problems:
             return Intent(
                 wanted=newest,
                 text=good_spec_text(resource),
-                revision=wanted_revision(newest, resource, by),
+                revision=revision,
                 replicas=newest.spec.replicas,
                 problems=(),
                 draft=verdict,
@@ -100,8 +101,9 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
     )
 
 
-def _candidate(newest: SpeculativeDeployment, by: JudgedBy) -> Candidate:
-    candidate = candidate_of(newest, by.models, cluster=by.cluster)
+def _candidate(newest: SpeculativeDeployment, revision: str, by: JudgedBy) -> Candidate:
+    known = {*by.running, *(each for each, _ in by.checkpoint.specs())}
+    candidate = candidate_of(newest, by.models, cluster=by.cluster, accepted=revision in known)
     if by.refused is None or candidate.verdict.refused or not _awaited(newest, by.models):
         return candidate
     return replace(candidate, verdict=by.refused)

@@ -2,14 +2,20 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from fathom.api.names import ANNOTATION_ENGINE_ARGUMENTS
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.cluster.kinds import Kind, ServedApis
 from fathom.engine.profile import EngineProfile
+from fathom.engine.start import is_release_image
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.resource import SpeculativeDeployment
 from fathom.validation.model_input import PreflightInput, preflight_of
 from fathom.validation.model_verdict import DraftVerdict, check_draft
+
+UNCHECKED: Final = "Unchecked"
+"""Value of the annotation by which a user takes what vLLM knows into their own hands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +37,9 @@ class Candidate:
     verdict: DraftVerdict
     """Whether they work together."""
     cluster: Cluster | None = None
-    """None: it is for no cluster in particular, and nothing is said of any."""
+    """None: it is for no cluster in particular, and none is judged."""
+    accepted: bool = False
+    """Whether this very revision was carried out before: a rule that is new warns of it."""
 
     @property
     def spec(self) -> SpeculativeDeploymentSpec:
@@ -41,12 +49,23 @@ class Candidate:
     def engine(self) -> EngineProfile:
         return self.resource.engine
 
+    @property
+    def vllm_decides(self) -> bool:
+        """Whether what a release of vLLM refuses is refused: its pods run that very release.
+
+        Another image may know more than the release it was built from.
+        """
+        annotations = self.resource.metadata.annotations or {}
+        unchecked = annotations.get(ANNOTATION_ENGINE_ARGUMENTS, "") == UNCHECKED
+        return is_release_image(self.spec.engine.image) and not (unchecked or self.accepted)
+
 
 def candidate_of(
     resource: SpeculativeDeployment,
     models: Mapping[ModelRef, ModelFacts],
     *,
     cluster: Cluster | None = None,
+    accepted: bool = False,
 ) -> Candidate:
     """A resource that parses as it is to be judged.
 
@@ -54,6 +73,7 @@ def candidate_of(
         resource: whose spec may be carried out.
         models: what is known of the models that it names.
         cluster: where it is to be carried out; None: nowhere in particular.
+        accepted: whether this very revision was carried out before.
     """
     given = preflight_of(resource.engine, models)
     return Candidate(
@@ -61,4 +81,5 @@ def candidate_of(
         models=given,
         verdict=check_draft(given),
         cluster=cluster,
+        accepted=accepted,
     )

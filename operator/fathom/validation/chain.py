@@ -1,13 +1,15 @@
-"""The one chain of checks that a spec goes through before it is carried out. Pure.
+"""The one chain of rules that a spec goes through before it is carried out. Pure.
 
-`fathom.resource.parse` comes before it, and finds what is wrong with schema and rules. A check
-looks at one thing, and yields a problem for each place where it is wrong.
+`fathom.resource.parse` comes before it, and finds what is wrong with schema and rules of the API. A
+check judges one thing, and yields a problem for each place where it is wrong. docs/rules.md is
+written from this table.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
-from fathom.api.problem import Problem
+from fathom.api.problem import Problem, Severity
 from fathom.validation import (
     argument_checks,
     engine_checks,
@@ -20,57 +22,212 @@ from fathom.validation import (
 from fathom.validation.candidate import Candidate
 
 Check = Callable[[Candidate], Iterable[Problem]]
+_API: Final = "the API of Fathom"
+_KUBERNETES: Final = "kubernetes: pkg/apis/core/validation/validation.go"
+_PARSER: Final = "vLLM's own parser: make known-names"
 
-CHAIN: Final[tuple[tuple[Check, ...], ...]] = (
-    # What is written: every error is told at once.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row of the chain."""
+
+    id: str
+    """Stable: `-o json` has it, annotations name it."""
+    check: Check
+    says: str
+    """What it refuses or warns of, in one line."""
+    source: str
+    """Where that is known from."""
+    releases: str = ""
+    """The releases of vLLM that it holds for; empty: it is not about vLLM, or holds for all."""
+    engine: bool = False
+    """Whether it knows what a release of vLLM refuses at start. Its errors are warnings where
+    `Candidate.vllm_decides` is false."""
+
+    def problems(self, candidate: Candidate) -> Iterator[Problem]:
+        """What it finds, under its id."""
+        for problem in self.check(candidate):
+            softened = (
+                self.engine and problem.severity is Severity.ERROR and not candidate.vllm_decides
+            )
+            yield replace(
+                problem,
+                rule=problem.rule or self.id,
+                severity=Severity.WARNING if softened else problem.severity,
+            )
+
+
+CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
+    # What is written: every error is reported at once.
     (
-        spec_checks.creation_rules,
-        spec_checks.version,
-        spec_checks.model_names,
-        spec_checks.prometheus_labels,
-        argument_checks.owned_flags,
-        argument_checks.lone_arguments,
-        spec_checks.variable_names,
-        engine_checks.draft_options,
-        spec_checks.plain_secrets,
-        argument_checks.max_num_seqs,
-        argument_checks.kv_cache_type,
-        engine_checks.capabilities,
-        engine_checks.fitting_graphs,
-        spec_checks.draft_fits,
-        placement_checks.asked_gpus,
-        pod_template_errors.pod_template_errors,
+        Rule(
+            id="api-creation",
+            check=spec_checks.creation_rules,
+            says="What a CRD cannot hold for all that are stored holds for new resources.",
+            source=_API,
+        ),
+        Rule(
+            id="engine-version",
+            check=spec_checks.version,
+            says="engine.version is a version.",
+            source=_API,
+        ),
+        Rule(
+            id="model-name",
+            check=spec_checks.model_names,
+            says="Models are Hugging Face ids or absolute paths.",
+            source=_API,
+        ),
+        Rule(
+            id="prometheus-labels",
+            check=spec_checks.prometheus_labels,
+            says="Names of labels are ones that a Prometheus takes.",
+            source="prometheus: data model",
+        ),
+        Rule(
+            id="arguments-owned",
+            check=argument_checks.owned_flags,
+            says="engine.args repeats nothing that a field of the API sets.",
+            source=_API,
+        ),
+        Rule(
+            id="arguments-alone",
+            check=argument_checks.lone_arguments,
+            says="Each argument is an option, or the value of one.",
+            source=_PARSER,
+        ),
+        Rule(
+            id="variable-names",
+            check=spec_checks.variable_names,
+            says="Names of variables are ones that Kubernetes takes, and none of Fathom's own.",
+            source=_KUBERNETES,
+        ),
+        Rule(
+            id="draft-options",
+            check=engine_checks.draft_options,
+            says="draft.options repeats no field, and its JSON can be read.",
+            source=_API,
+        ),
+        Rule(
+            id="plain-secrets",
+            check=spec_checks.plain_secrets,
+            says="No secret is written out where all who may read pods can read it.",
+            source="docs/security.md",
+        ),
+        Rule(
+            id="max-num-seqs",
+            check=argument_checks.max_num_seqs,
+            says="--max-num-seqs is a whole number: the depth schedule ends there.",
+            source=_PARSER,
+        ),
+        Rule(
+            id="kv-cache-type",
+            check=argument_checks.kv_cache_type,
+            says="The attention backend reads this type of KV cache.",
+            source="vllm/v1/attention/backends/mla/tokenspeed_mla.py",
+        ),
+        Rule(
+            id="engine-capabilities",
+            check=engine_checks.capabilities,
+            says="This release has the method, the backend and the combination of them.",
+            source="docs/engines.md",
+            releases="by row of docs/engines.md",
+        ),
+        Rule(
+            id="graphs-fit",
+            check=engine_checks.fitting_graphs,
+            says="CUDA graphs of all depths fit together.",
+            source="vllm/v1/worker/gpu/cudagraph_utils.py; seen on an H100",
+        ),
+        Rule(
+            id="draft-fits",
+            check=spec_checks.draft_fits,
+            says="The draft works with the target on this engine.",
+            source="docs/preflight.md",
+        ),
+        Rule(
+            id="gpus-asked",
+            check=placement_checks.asked_gpus,
+            says="Fathom asks for the GPUs: one for each rank.",
+            source=_API,
+        ),
+        Rule(
+            id="pod-template",
+            check=pod_template_errors.pod_template_errors,
+            says="podTemplate and workerTemplate fit the pods, and keep what live depth needs.",
+            source=_KUBERNETES,
+        ),
     ),
     # What this cluster offers: of a spec in which nothing else is wrong, since it is the
     # cluster's to be changed.
-    (placement_checks.needed_apis,),
+    (
+        Rule(
+            id="cluster-apis",
+            check=placement_checks.needed_apis,
+            says="The cluster serves the APIs that the pods need.",
+            source="discovery",
+        ),
+    ),
     # What its user should know: of a spec that is carried out.
     (
-        placement_checks.gpu_warnings,
-        argument_checks.unknown_names,
-        argument_checks.token_budget_warnings,
-        engine_checks.profiled_context,
-        kv_transfer_checks.kv_transfer_warnings,
-        pod_template_warnings.pod_template_warnings,
+        Rule(
+            id="gpu-image",
+            check=placement_checks.gpu_warnings,
+            says="The image and the GPUs are of the same vendor and architecture.",
+            source="docs/engines.md",
+        ),
+        Rule(
+            id="option-names",
+            check=argument_checks.unknown_names,
+            says="This release knows the options and draft fields.",
+            source=_PARSER,
+        ),
+        Rule(
+            id="token-budget",
+            check=argument_checks.token_budget_warnings,
+            says="A step has tokens for the drafts of all requests.",
+            source="schedule() in vllm/v1/core/sched/scheduler.py",
+        ),
+        Rule(
+            id="profiled-context",
+            check=engine_checks.profiled_context,
+            says="Adaptive verification knows the context of the traffic.",
+            source="vllm/v1/worker/gpu/spec_decode/adaptive_verification.py",
+        ),
+        Rule(
+            id="kv-transfer",
+            check=kv_transfer_checks.kv_transfer_warnings,
+            says="Both halves of a prefill/decode pair can exchange their KV cache.",
+            source="docs/prefill-decode.md",
+        ),
+        Rule(
+            id="pod-template-likely",
+            check=pod_template_warnings.pod_template_warnings,
+            says="podTemplate leaves the pods what they need to run.",
+            source=_KUBERNETES,
+        ),
     ),
 )
-"""Links, in order. The first that finds anything ends the chain: what comes after it may rely on
-what it makes sure of."""
+"""Links, in order. The first with an error ends the chain: what comes after it may rely on what it
+makes sure of."""
 
 
 def problems_of(
-    candidate: Candidate, links: Iterable[Iterable[Check]] = CHAIN
+    candidate: Candidate, links: Iterable[Iterable[Rule]] = CHAIN
 ) -> tuple[Problem, ...]:
-    """What is wrong with a spec; empty: nothing is known to be.
+    """What is wrong with a spec, errors first; empty: nothing is known to be.
 
-    Either errors, all of those that its first bad link finds, or warnings.
+    Errors are all those of the first link that finds any; warnings are those found up to there.
     """
+    found: list[Problem] = []
     for link in links:
-        if found := tuple(problem for check in link for problem in check(candidate)):
-            return found
-    return ()
+        found += (problem for rule in link for problem in rule.problems(candidate))
+        if any(each.severity is Severity.ERROR for each in found):
+            break
+    return tuple(sorted(found, key=lambda each: -each.severity))
 
 
 def errors_of(candidate: Candidate) -> tuple[Problem, ...]:
     """Why a spec must not be carried out; empty: nothing known stands against it."""
-    return problems_of(candidate, CHAIN[:-1])
+    found = problems_of(candidate, CHAIN[:-1])
+    return tuple(each for each in found if each.severity is Severity.ERROR)
