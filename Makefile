@@ -170,7 +170,7 @@ rbac-mutants: local-build ## Take each of the operator's rights away: does anyth
 	@PYTHONPATH=tests $(BIN)/python -m rights $(ARGS)
 
 GENERATED := crds charts/fathom/files/crds charts/fathom/README.md deploy/kustomize docs/api.md docs/alarms.md \
-	docs/tuning-constants.md operator/fathom/manifests/pod_schema.json packaging/operatorhub
+	docs/tuning-constants.md docs/rules.md operator/fathom/manifests/pod_schema.json packaging/operatorhub
 
 regenerate: setup ## Regenerate everything generated
 	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
@@ -179,6 +179,7 @@ regenerate: setup ## Regenerate everything generated
 	@$(BIN)/python -m generators.pod_schema > operator/fathom/manifests/pod_schema.json
 	@$(BIN)/python -m generators.alarm_reference > docs/alarms.md
 	@$(BIN)/python -m generators.tuning_constants > docs/tuning-constants.md
+	@$(BIN)/python -m generators.rule_reference > docs/rules.md
 	@$(BIN)/python -m generators.chart_values > charts/fathom/README.md
 	@$(BIN)/python -m generators.kustomize_base deploy/kustomize
 	@$(BIN)/python -m generators.operatorhub packaging/operatorhub

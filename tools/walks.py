@@ -19,7 +19,7 @@ from typing import Final
 
 import yaml
 
-from fathom.cli.check import lines_of
+from fathom.cli.check import report_of
 from fathom.cli.resources import judged
 from fathom.resource import SpeculativeDeployment, parse
 from fathom.tuning.tuner import decide
@@ -71,7 +71,7 @@ def check() -> Walk:
     resource = parse(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))
     if not isinstance(resource, SpeculativeDeployment):
         raise TypeError(resource)
-    return walk(lambda: [*lines_of(resource, judged(resource, {}))], SPEC)
+    return walk(lambda: report_of("", resource, judged(resource, {})), SPEC)
 
 
 def edit() -> Walk:

@@ -7,13 +7,18 @@ from typing import Final
 
 
 class ConditionType(StrEnum):
-    """How things are: every resource has these, in the order in which a reader wants them."""
+    """How things are, in the order in which a reader wants them.
+
+    Every resource has the first five.
+    """
 
     READY = "Ready"
     PROGRESSING = "Progressing"
     DEGRADED = "Degraded"
     DRAFT_COMPATIBLE = "DraftCompatible"
     TUNING = "Tuning"
+    SPEC_WARNED = "SpecWarned"
+    """Absent until a spec had warnings: `fathom check` says the same."""
 
 
 class AlarmKind(StrEnum):
@@ -55,6 +60,8 @@ class Reason(StrEnum):
     PAUSED = "Paused"
     FETCHING_WEIGHTS = "FetchingWeights"
     WAITING_FOR_HUB = "WaitingForHub"
+    # SpecWarned
+    WARNED = "Warned"
     # How a rollout goes
     SETTLING = "Settling"
     CANARY_STARTING = "CanaryStarting"

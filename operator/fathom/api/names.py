@@ -59,6 +59,8 @@ ANNOTATION_CHECK_QUALITY: Final = f"{GROUP}/check-quality"
 """On SpeculativeDeployments, by a person: a request id; each new one asks for one quality check."""
 ANNOTATION_ENGINE_ARGUMENTS: Final = f"{GROUP}/engine-arguments"
 """`Unchecked`: what vLLM would refuse at start is a warning, since this image knows more."""
+SILENCE_PREFIX: Final = f"silence.{GROUP}/"
+"""Before the id of a rule: the reason why its user wants no warning of it."""
 ANNOTATION_PAUSED: Final = f"{GROUP}/paused"
 """On SpeculativeDeployments, by a person: why all that the operator does by itself is held, or
 `true`; until it is removed, or says `false`."""

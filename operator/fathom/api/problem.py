@@ -28,6 +28,8 @@ class Problem:
     """The condition that reports it has this reason."""
     rule: str = ""
     """The id of the rule that found it (docs/rules.md); empty: the schema did."""
+    silenced: str = ""
+    """Why its user wants to hear no more of this warning; empty: it is not silenced."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"

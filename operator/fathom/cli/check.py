@@ -1,4 +1,4 @@
-"""`fathom check`: what it says of a resource, line by line."""
+"""`fathom check`: what is known of a resource, and what is wrong with it."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,15 @@ from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import ModelHub
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.cli.check_report import (
+    CheckList,
+    CheckReport,
+    Fact,
+    Output,
+    findings,
+    lines_of,
+    written,
+)
 from fathom.cli.live_check import WAIT_S, live_check
 from fathom.cli.options import Context, Kubeconfig, Namespace, names_beginning, refuse
 from fathom.cli.resources import (
@@ -20,7 +29,6 @@ from fathom.cli.resources import (
     judged,
     named,
     read,
-    tell,
 )
 from fathom.engine.depth_set import WIDEST_GRID, richer_tokens
 from fathom.engine.profile import EngineProfile
@@ -38,43 +46,51 @@ _LONGEST_TIMEOUT_S: Final = 600.0
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[str]:
-    """The lines. What stands against it is said elsewhere.
+def report_of(file: str, resource: SpeculativeDeployment, judgement: Judgement) -> CheckReport:
+    """What was found of a resource.
 
     Args:
+        file: where it is from.
         resource: that `parse` accepted.
         judgement: of it.
     """
+    return CheckReport(
+        file=file,
+        name=resource.metadata.name,
+        verdict="refused" if judgement.errors else "valid",
+        revision="" if judgement.errors else revision_of(resource),
+        findings=findings((*judgement.errors, *judgement.warnings)),
+        facts=tuple(Fact(label=label, text=text) for label, text in _facts(resource, judgement)),
+    )
+
+
+def _facts(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[tuple[str, str]]:
+    """Pairs of a label and what is known."""
     spec, given = resource.spec, judgement.candidate.models
     verdict = judgement.candidate.verdict
-    state = "refused" if judgement.errors else f"valid, revision {revision_of(resource)}"
-    yield f"{resource.metadata.name}: {state}"
-    yield f"  draft: {verdict.reason}: {verdict.message}"
-    yield f"  depth: {_depth(resource.engine)}"
+    yield "draft", f"{verdict.reason}: {verdict.message}"
+    yield "depth", _depth(resource.engine)
     if resource.engine.live:
-        yield f"  CUDA graphs: {_graphs(resource.engine)}"
-    yield from _compared(resource)
-    yield f"  target model: {_model(spec.model.id, given.target)}"
+        yield "CUDA graphs", _graphs(resource.engine)
+    if compared := _compared(resource):
+        yield "comparison", compared
+    yield "target model", _model(spec.model.id, given.target)
     if spec.draft.id and spec.drafts:
-        yield f"  draft model: {_model(spec.draft.id, given.draft)}"
-    yield f"  family: {verdict.family or 'unknown'}"
+        yield "draft model", _model(spec.draft.id, given.draft)
+    yield "family", verdict.family or "unknown"
     if not spec.draft.method.looks_up_ngrams:
-        yield f"  memory of one GPU: {_memory(given)}"
-    for warning in judgement.warnings:
-        yield f"  warning: {warning}"
+        yield "memory of one GPU", _memory(given)
 
 
-def _compared(resource: SpeculativeDeployment) -> Iterator[str]:
+def _compared(resource: SpeculativeDeployment) -> str:
     spec = resource.spec
     arm = arm_of(spec)
     if arm is None or spec.compares is None:
-        return
+        return ""
     if waits := why_no_arm(spec):
-        yield f"  comparison: {waits}."
-        return
+        return f"{waits}."
     what, revision = HAS[spec.compares], revision_of(resource.with_spec(arm))
-    others = beside_arm(spec)
-    yield f"  comparison: one replica {what}, revision {revision}, with {others} others."
+    return f"one replica {what}, revision {revision}, with {beside_arm(spec)} others."
 
 
 def _depth(engine: EngineProfile) -> str:
@@ -206,6 +222,15 @@ def check_command(
             "--offline", help="Ask no hub; read its cache. HF_HUB_OFFLINE=1 does the same."
         ),
     ] = False,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="text, or a document with a version.")
+    ] = Output.TEXT,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Everything, however many lines it takes.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Warnings that are not silenced are refused, too.")
+    ] = False,
     timeout: Annotated[
         float,
         typer.Option(
@@ -216,7 +241,8 @@ def check_command(
     """Say what is wrong with a SpeculativeDeployment, or what is known of its models and depth.
 
     Reads the config.json of target and draft, from an absolute directory or from the Hugging Face
-    Hub (HF_TOKEN, HF_ENDPOINT), and no weights. Exit code 2: something is refused.
+    Hub (HF_TOKEN, HF_ENDPOINT), and no weights. Each error and warning has the id of its rule
+    (docs/rules.md). Exit code 2: something is refused.
 
     With --live NAME, no file is read: a few prompts are asked of replicas in the cluster, at depth
     0 and at the deepest depth in force. Exit codes: 0, the same tokens; 1, not so; 2, not checked.
@@ -231,18 +257,22 @@ def check_command(
             )
         )
     hub = HuggingFaceHub(offline=offline, timeout_s=timeout)
-    refused = False
+    reports = []
     for document in read(manifests):
-        if not isinstance(document.parsed, SpeculativeDeployment):
-            tell(document.where, document.parsed)
-            refused = True
-            continue
-        models = asyncio.run(_looked_up(document.parsed, hub))
-        judgement = judged(document.parsed, models)
-        tell(document.where, judgement.errors)
-        refused = refused or bool(judgement.errors)
-        for line in lines_of(document.parsed, judgement):
-            typer.echo(line)
+        if isinstance(document.parsed, SpeculativeDeployment):
+            models = asyncio.run(_looked_up(document.parsed, hub))
+            judgement = judged(document.parsed, models)
+            report = report_of(document.where, document.parsed, judgement)
+        else:
+            refusals = findings(document.parsed)
+            report = CheckReport(file=document.where, verdict="refused", findings=refusals)
+        reports.append(report)
+        if output is Output.TEXT:
+            for line in lines_of(report, in_full=verbose):
+                typer.echo(line)
+    if output is not Output.TEXT:
+        typer.echo(written(CheckList(items=tuple(reports)), output))
+    refused = any(each.verdict == "refused" or (strict and each.warnings) for each in reports)
     raise typer.Exit(REFUSED if refused else 0)
 
 

@@ -194,6 +194,7 @@ def attention(status: SpeculativeDeploymentStatus) -> Iterator[str]:
     good: dict[ConditionType | AlarmKind, ConditionStatus] = {
         ConditionType.READY: ConditionStatus.TRUE,
         ConditionType.DEGRADED: ConditionStatus.FALSE,
+        ConditionType.SPEC_WARNED: ConditionStatus.FALSE,
     }
     for each in status.conditions:
         if each.status != good.get(each.type, each.status) and not isinstance(each.type, AlarmKind):

@@ -19,7 +19,7 @@ LONGEST_MESSAGE: Final = 1024
 """The API server refuses longer ones."""
 
 
-_ABNORMAL: Final = frozenset({ConditionType.DEGRADED, *AlarmKind})
+_ABNORMAL: Final = frozenset({ConditionType.DEGRADED, ConditionType.SPEC_WARNED, *AlarmKind})
 """Conditions that are bad when true."""
 HOUR_S: Final = 3600.0
 AN_HOUR: Final = 20
@@ -105,6 +105,8 @@ def _news(new: Condition, old: Condition | None) -> bool:
     if old is None:
         # A first look that finds nothing wrong and nothing ready is no news.
         return new.status is ConditionStatus.TRUE
+    if new.type is ConditionType.SPEC_WARNED:
+        return new.status is ConditionStatus.TRUE and new.message != old.message
     if new.type in _ABNORMAL and new.status is ConditionStatus.TRUE:
         return (new.status, new.reason) != (old.status, old.reason)
     return new.status is not old.status

@@ -101,6 +101,7 @@ def findings_of(
         now_s=snapshot.now_s,
         replicas=intent.replicas,
         problems=intent.problems,
+        warnings=intent.warnings,
         progress=_paused(
             desired,
             _held(desired) or fetch.progress or progress_of(applied.writes.plan, desired.rollout),
@@ -152,6 +153,7 @@ def findings_without_spec(
         now_s=now_s,
         replicas=intent.replicas,
         problems=intent.problems,
+        warnings=intent.warnings,
         progress=None,
         rolled_back="",
         no_way_back="",

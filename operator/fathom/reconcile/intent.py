@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from fathom.api.problem import Problem
+from fathom.api.problem import Problem, Severity
 from fathom.cluster.manifest import Manifest
 from fathom.engine.profile import StartedAs
 from fathom.model_facts import ModelFacts, ModelRef, model_refs
@@ -13,7 +13,7 @@ from fathom.resource import SpeculativeDeployment
 from fathom.rollout.replicas import arm_of
 from fathom.rollout.revision import changed_restart_fields, rerendered, revisions_of
 from fathom.validation.candidate import Candidate, Cluster, candidate_of
-from fathom.validation.chain import errors_of
+from fathom.validation.chain import problems_of
 from fathom.validation.model_input import preflight_of
 from fathom.validation.model_verdict import DraftVerdict, check_draft
 
@@ -33,6 +33,8 @@ class Intent:
     """What is known of the newest spec's draft."""
     awaited: tuple[ModelRef, ...] = ()
     """Models of `wanted` of which the hub may yet tell."""
+    warnings: tuple[Problem, ...] = ()
+    """What the user of the newest spec should know, where it is carried out."""
 
     @property
     def newest(self) -> bool:
@@ -67,7 +69,8 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
     if isinstance(newest, SpeculativeDeployment):
         revision = wanted_revision(newest, resource, by)
         candidate = _candidate(newest, revision, by)
-        verdict, problems = candidate.verdict, errors_of(candidate)
+        verdict, found = candidate.verdict, problems_of(candidate)
+        problems = tuple(each for each in found if each.severity is Severity.ERROR)
         if not problems:
             return Intent(
                 wanted=newest,
@@ -77,6 +80,7 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
                 problems=(),
                 draft=verdict,
                 awaited=_awaited(newest, by.models),
+                warnings=tuple(each for each in found if not each.silenced),
             )
     else:
         problems = newest

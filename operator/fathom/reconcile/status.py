@@ -24,6 +24,7 @@ from fathom.reconcile.conditions import (
     degraded_condition,
     progressing_condition,
     ready_condition,
+    spec_warned,
     telling,
 )
 from fathom.reconcile.status_input import Finding, Findings
@@ -43,6 +44,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         ConditionType.DEGRADED: degraded_condition(findings, objects),
         ConditionType.DRAFT_COMPATIBLE: findings.draft_compatible,
         ConditionType.TUNING: findings.tuning_finding,
+        **spec_warned(findings, before),
         **alarms(findings, before),
     }
     status = SpeculativeDeploymentStatus(

@@ -43,6 +43,8 @@ class Findings:
     """Wanted ones."""
     problems: tuple[Problem, ...]
     """Why the newest spec is not carried out."""
+    warnings: tuple[Problem, ...]
+    """What the user of the newest spec should know, though it is carried out."""
     progress: Progress | None
     """None: nothing is planned, as no good spec is known."""
     rolled_back: str

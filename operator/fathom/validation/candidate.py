@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fathom.api.names import ANNOTATION_ENGINE_ARGUMENTS
+from fathom.api.names import ANNOTATION_ENGINE_ARGUMENTS, SILENCE_PREFIX
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.cluster.kinds import Kind, ServedApis
 from fathom.engine.profile import EngineProfile
@@ -55,9 +55,15 @@ class Candidate:
 
         Another image may know more than the release it was built from.
         """
-        annotations = self.resource.metadata.annotations or {}
-        unchecked = annotations.get(ANNOTATION_ENGINE_ARGUMENTS, "") == UNCHECKED
+        unchecked = self._annotation(ANNOTATION_ENGINE_ARGUMENTS) == UNCHECKED
         return is_release_image(self.spec.engine.image) and not (unchecked or self.accepted)
+
+    def silenced(self, rule: str) -> str:
+        """Why the user of the spec wants no warning of a rule; empty: they do."""
+        return self._annotation(f"{SILENCE_PREFIX}{rule}").strip()
+
+    def _annotation(self, name: str) -> str:
+        return (self.resource.metadata.annotations or {}).get(name, "")
 
 
 def candidate_of(

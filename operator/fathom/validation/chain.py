@@ -47,13 +47,15 @@ class Rule:
     def problems(self, candidate: Candidate) -> Iterator[Problem]:
         """What it finds, under its id."""
         for problem in self.check(candidate):
-            softened = (
-                self.engine and problem.severity is Severity.ERROR and not candidate.vllm_decides
-            )
+            severity, rule = problem.severity, problem.rule or self.id
+            if self.engine and severity is Severity.ERROR and not candidate.vllm_decides:
+                severity = Severity.WARNING
+            warns = severity is Severity.WARNING
             yield replace(
                 problem,
-                rule=problem.rule or self.id,
-                severity=Severity.WARNING if softened else problem.severity,
+                rule=rule,
+                severity=severity,
+                silenced=candidate.silenced(rule) if warns else "",
             )
 
 
@@ -63,7 +65,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
         Rule(
             id="api-creation",
             check=spec_checks.creation_rules,
-            says="What a CRD cannot hold for all that are stored holds for new resources.",
+            says="New resources keep what the CRD cannot ask of stored ones.",
             source=_API,
         ),
         Rule(

@@ -55,7 +55,7 @@ KNOWN_DRAFTS: Final[Mapping[str, ModelFacts]] = MappingProxyType(
 
 
 def at_hand(given: PreflightInput) -> Problem | None:
-    """Whether both models could be looked at at all."""
+    """Without the config.json of both models little is known."""
     if given.spec.draft.method.looks_up_ngrams or given.draft.source == TABLE:
         return None
     said = "vLLM says at start whether this draft fits"
@@ -73,6 +73,7 @@ def at_hand(given: PreflightInput) -> Problem | None:
 
 
 def engine_known(given: PreflightInput) -> Problem | None:
+    """Releases differ, so which one it is must be known."""
     if given.version is not None:
         return None
     return unknown(

@@ -8,15 +8,17 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from fathom.cli.check_report import CheckList
 from fathom.cli.main import app
 from manifest_samples import manifest
 from support.model_pairs import NAMES, PAIRS, Pair
+from support.wrapped import unwrapped
 
 
-def check(directory: Path, changes: dict[str, Any]) -> Result:
+def check(directory: Path, changes: dict[str, Any], *flags: str) -> Result:
     file = directory / "a.yaml"
     file.write_text(yaml.safe_dump(manifest(changes)), encoding="utf-8")
-    return CliRunner().invoke(app, ["check", "--offline", "-f", str(file)])
+    return CliRunner().invoke(app, ["check", "--offline", *flags, "-f", str(file)])
 
 
 def as_directories(pair: Pair) -> dict[str, Any]:
@@ -40,9 +42,9 @@ def test_a_broken_pair_is_told_and_refused(tmp_path: Path, name: str) -> None:
     result = check(tmp_path, as_directories(Pair.read("broken", name)))
 
     assert result.exit_code == 2
-    assert result.stdout.startswith("kimi: refused\n")
-    (problem,) = result.stderr.splitlines()
-    assert problem.startswith(f"{tmp_path / 'a.yaml'}: spec.draft.")
+    verdict, problem, *_ = unwrapped(result.stdout)
+    assert verdict == "✘ kimi: refused"
+    assert problem.startswith("  error [draft-fits] spec.draft.")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_a_broken_pair_is_told_and_refused(tmp_path: Path, name: str) -> None:
 def test_what_depths_cost_is_told(
     tmp_path: Path, changes: dict[str, Any], depth: str, graphs: str
 ) -> None:
-    lines = check(tmp_path, changes).stdout.splitlines()
+    lines = unwrapped(check(tmp_path, changes).stdout)
     assert next(each for each in lines if each.startswith("  depth: ")).endswith(depth)
     assert next(each for each in lines if each.startswith("  CUDA graphs: ")).endswith(graphs)
 
@@ -91,7 +93,7 @@ def test_what_depths_cost_is_told(
 def test_what_turns_asynchronous_scheduling_off_is_told(
     tmp_path: Path, changes: dict[str, Any], why: str
 ) -> None:
-    lines = check(tmp_path, changes).stdout.splitlines()
+    lines = unwrapped(check(tmp_path, changes).stdout)
     (depth,) = (each for each in lines if each.startswith("  depth: Live: "))
     assert depth.endswith(
         f" Without asynchronous scheduling ({why}) it is live too, but of steps with a "
@@ -118,14 +120,15 @@ def test_that_little_is_learned_of_grammars_without_asynchronous_scheduling_is_t
         "little: "
     )
     flag = "--no-async-scheduling"
-    lines = check(tmp_path, {"engine.args": [flag, parser]}).stdout
+    lines = "\n".join(unwrapped(check(tmp_path, {"engine.args": [flag, parser]}).stdout))
     assert (
         f" Without asynchronous scheduling ({flag} in spec.engine.args) it is live, {tail}remove "
         f"{flag}.\n"
     ) in lines
     assert "all the same" not in lines
 
-    lines = check(tmp_path, {"draft": {"method": "ngram"}, "engine.args": [parser]}).stdout
+    ngram = {"draft": {"method": "ngram"}, "engine.args": [parser]}
+    lines = "\n".join(unwrapped(check(tmp_path, ngram).stdout))
     assert f"(method ngram) it is live, {tail}choose another method, such as ngram_gpu.\n" in lines
 
     assert "asynchronous" not in check(tmp_path, {"engine.args": [parser]}).stdout
@@ -145,7 +148,7 @@ def test_what_is_compared_is_told(tmp_path: Path, changes: dict[str, Any], said:
     canary = {"adaptiveVerification": "Canary"}
     backend = {"engine.attentionBackend": "flashinfer_mla"}
     found = check(tmp_path, {"speculation": canary, **backend, **changes})
-    (line,) = [each for each in found.stdout.splitlines() if "  comparison: " in each]
+    (line,) = [each for each in unwrapped(found.stdout) if "  comparison: " in each]
     assert said in line
     assert not found.exit_code
 
@@ -158,8 +161,8 @@ def test_prints_what_it_found(tmp_path: Path) -> None:
         {"model.id": str(target), "draft.id": str(draft), "engine.args": ["--max-num-seqs=64"]},
     )
 
-    first, *rest = result.stdout.splitlines()
-    assert first.startswith("kimi: valid, revision ")
+    first, *rest = unwrapped(result.stdout)
+    assert first.startswith("✔ kimi: valid, revision ")
     assert rest == [
         (f"  draft: Compatible: {draft} is EAGLE-3.1 (its config.json), which vLLM 0.32.0 runs."),
         "  depth: Live: one of 1, 3, 7, starting at 3.",
@@ -193,24 +196,59 @@ def test_weighs_the_files_without_reading_them(tmp_path: Path) -> None:
             # Holes: nothing is on the disk, and nothing could be read in time.
             file.truncate((4 if part == "draft" else 1200) << 30)
 
-    result = check(
-        tmp_path, {"model.id": str(tmp_path / "target"), "draft.id": str(tmp_path / "draft")}
-    )
+    models = {"model.id": str(tmp_path / "target"), "draft.id": str(tmp_path / "draft")}
+    result = check(tmp_path, models)
 
     assert result.exit_code == 2
-    assert result.stderr == (
-        f"{tmp_path / 'a.yaml'}: spec.engine.tensorParallelSize: the weights of "
+    assert unwrapped(result.stdout)[1] == (
+        f"  error [draft-fits] spec.engine.tensorParallelSize: the weights of "
         f"{tmp_path / 'target'} take 300 GiB on each of 4 GPUs, and one GB200 has 185: raise "
-        "tensorParallelSize, or use a quantised model.\n"
+        "tensorParallelSize, or use a quantised model."
     )
-    assert "target 300.0 GiB, draft 1.0 GiB" in result.stdout
+    in_full = " ".join(unwrapped(check(tmp_path, models, "-v").stdout))
+    assert "target 300.0 GiB, draft 1.0 GiB" in in_full
 
 
 def test_what_is_not_at_hand_is_said_and_refuses_nothing(tmp_path: Path) -> None:
     result = check(tmp_path, {"draft.id": "/nowhere/draft"})
 
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.splitlines()[1] == (
+    assert unwrapped(result.stdout)[1] == (
         "  draft: NotChecked: the config.json of /nowhere/draft is not at hand (there is no such "
         "directory on this machine): vLLM says at start whether this draft fits."
     )
+
+
+def test_the_document_has_the_same_findings_as_the_text(tmp_path: Path) -> None:
+    changes = {"engine.args": ["--max-num-seqs=many", "--tensor-parallel-size=2"]}
+    result = check(tmp_path, changes, "-o", "json")
+    assert result.exit_code == 2
+    document = CheckList.model_validate_json(result.stdout)
+    (report,) = document.items
+    assert (report.verdict, report.name, report.revision) == ("refused", "kimi", "")
+    assert sorted(each.rule for each in report.findings) == ["arguments-owned", "max-num-seqs"]
+    text = unwrapped(check(tmp_path, changes).stdout)
+    assert [f"  {each.line}" for each in report.findings] == text[1:3]
+    as_yaml = yaml.safe_load(check(tmp_path, changes, "-o", "yaml").stdout)
+    assert CheckList.model_validate(as_yaml) == document
+
+
+def test_what_does_not_parse_is_in_the_document(tmp_path: Path) -> None:
+    document = json.loads(check(tmp_path, {"speculation.tokens": "x"}, "-o", "json").stdout)
+    (report,) = document["items"]
+    assert report["verdict"] == "refused"
+    assert report["findings"][0]["field"] == "spec.speculation.tokens"
+
+
+def test_warnings_can_be_refused_and_silenced_with_a_reason(tmp_path: Path) -> None:
+    changes = {"engine.image": "acme/vllm:v0.32.0", "engine.args": ["--no-such-option"]}
+    assert check(tmp_path, changes).exit_code == 0
+    strict = check(tmp_path, changes, "--strict")
+    assert (strict.exit_code, strict.stdout[0]) == (2, "!")
+    document = manifest(changes)
+    document["metadata"]["annotations"] = {"silence.fathom.dev/option-names": "our fork has it"}
+    file = tmp_path / "b.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    quiet = CliRunner().invoke(app, ["check", "--offline", "--strict", "-f", str(file)])
+    assert (quiet.exit_code, quiet.stdout[0]) == (0, "✔")
+    assert "1 warning is silenced: option-names (our fork has it)." in quiet.stdout

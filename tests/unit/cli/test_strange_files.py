@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from fathom.cli.main import app
 from manifest_samples import manifest
+from support.wrapped import unwrapped
 
 GOOD = yaml.safe_dump(manifest())
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
@@ -50,7 +51,7 @@ def test_a_good_file_does_not_make_up_for_one_that_holds_none(tmp_path: Path) ->
 
     assert result.exit_code == 2
     assert result.stderr == f"{other}: {NONE}\n"
-    assert result.stdout.startswith("kimi: valid, revision ")
+    assert result.stdout.startswith("✔ kimi: valid, revision ")
 
 
 @pytest.mark.parametrize("command", ["check", "render"])
@@ -77,7 +78,9 @@ def test_what_is_nearly_ours_is_told_what_is_wrong(
     result = ask(command, tmp_path / "a.yaml", GOOD.replace(old, new))
 
     assert result.exit_code == 2
-    assert f"a.yaml: {sentence}" in result.stderr
+    printed = unwrapped(result.stdout) if command == "check" else [result.stderr]
+    before = "  error " if command == "check" else f"{tmp_path / 'a.yaml'}: "
+    assert any(line.startswith(f"{before}{sentence}") for line in printed)
 
 
 @pytest.mark.parametrize("command", ["check", "render"])
@@ -173,7 +176,9 @@ def test_a_value_of_another_type_is_refused_as_the_server_would(
     result = ask("check", tmp_path / "a.yaml", yaml.safe_dump(manifest({field: value})))
 
     assert result.exit_code == 2
-    assert result.stderr == f"{tmp_path / 'a.yaml'}: spec.{field}: {sentence}\n"
+    (found,) = unwrapped(result.stdout)[1:]
+    assert found.startswith("  error ")
+    assert found.endswith(f"spec.{field}: {sentence}")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from walks import TRIPS
 
-MOST = {"edit": 147, "check": 96, "decision": 30}
-"""Functions. Fewer is better: lower it with each that goes. At 47133676 an edit took 169 and a
+MOST = {"edit": 155, "check": 98, "decision": 30}
+"""Functions. Fewer is better: lower it with each that goes. A new rule is one more. At 47133676 an edit took 169 and a
 check 123 (docs/design/0057-an-engine-has-a-profile.md)."""
 
 

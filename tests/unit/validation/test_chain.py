@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.api.names import ANNOTATION_ENGINE_ARGUMENTS
+from fathom.api.names import ANNOTATION_ENGINE_ARGUMENTS, SILENCE_PREFIX
 from fathom.api.problem import Problem, Severity, warning
 from fathom.resource import SpeculativeDeployment
 from fathom.validation.candidate import Candidate, candidate_of
@@ -93,3 +93,12 @@ def test_an_error_ends_the_chain_and_comes_first() -> None:
         ("second", Severity.ERROR),
         ("first", Severity.WARNING),
     ]
+
+
+def test_a_warning_is_silenced_with_a_reason_and_an_error_is_not() -> None:
+    silenced = _of(**{f"{SILENCE_PREFIX}one": "measured: 2 %", f"{SILENCE_PREFIX}two": " "})
+    mild = warning("spec.engine.args", "slow.")
+    found = problems_of(candidate_of(silenced, {}), [[_rule("one", mild), _rule("two", mild)]])
+    assert [(each.rule, each.silenced) for each in found] == [("one", "measured: 2 %"), ("two", "")]
+    (error,) = problems_of(candidate_of(silenced, {}), [[_rule("one", ERROR)]])
+    assert (error.severity, error.silenced) == (Severity.ERROR, "")

@@ -8,7 +8,7 @@ from types import FrameType
 import pytest
 import yaml
 
-from fathom.cli.check import lines_of
+from fathom.cli.check import report_of
 from fathom.cli.resources import judged
 from fathom.resource import SpeculativeDeployment, parse
 from golden.rendering import SOURCES
@@ -38,7 +38,7 @@ def derivations(resource: SpeculativeDeployment) -> Counter[str]:
 
     sys.setprofile(called)
     try:
-        list(lines_of(resource, judged(resource, {})))
+        report_of("", resource, judged(resource, {}))
     finally:
         sys.setprofile(None)
     return found
