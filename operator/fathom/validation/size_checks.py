@@ -196,7 +196,7 @@ def kv_cache(given: PreflightInput) -> Problem | None:
 
 
 def memory(given: PreflightInput) -> Problem | None:
-    """By sizes of files: what is certain not to fit, and what leaves no room for requests."""
+    """By sizes of files: what is certain not to fit, and what leaves no space for requests."""
     if given.stated.rewrites_weights:
         return None
     estimate = memory_estimate(given)
