@@ -142,6 +142,18 @@ SCHEMA: Final[Mapping[str, Odd]] = {
         engine(ports=[{"containerPort": "9000"}]),
         refused=f'{AT}.ports[0].containerPort: must be a whole number (found "9000").',
     ),
+    "two sidecars of one name": Odd(
+        spec(containers=[{"name": "a", "image": "a"}, {"name": "a", "image": "b"}]),
+        refused=".spec.containers[1].name: another container of the pod is called a",
+    ),
+    "a sidecar in the place of one": Odd(
+        spec(containers=[{"name": "a", "$patch": "delete"}, {"name": "a", "image": "b"}]),
+        pod={("containers", "a", "image"): "b"},
+    ),
+    "two volumes of one name": Odd(
+        spec(volumes=[{"name": "a", "emptyDir": {}}, {"name": "a", "configMap": {"name": "b"}}]),
+        refused=".spec.volumes[1].name: another volume of the pod is called a",
+    ),
     "an object for a list": Odd(
         spec(containers={"vllm": {}}), refused=".spec.containers: must be a list."
     ),
@@ -395,6 +407,15 @@ RESOURCES: Final[Mapping[str, Odd]] = {
         engine(resources={"limits": {"rdma/ib": 1}}),
         pod={(*VLLM, "resources", "limits"): {GPU: "4", "rdma/ib": "1"}},
     ),
+    "GPUs by a claim": Odd(
+        spec(
+            containers=[
+                {"name": "vllm", "resources": {"limits": {GPU: None}, "claims": [{"name": "gpus"}]}}
+            ],
+            resourceClaims=[{"name": "gpus", "resourceClaimTemplateName": "gpus"}],
+        ),
+        refused=f"{AT}.resources.limits.{GPU}: claims for GPUs (resourceClaims) are not supported",
+    ),
     "a claim beside ours": Odd(
         spec(
             containers=[{"name": "vllm", "resources": {"claims": [{"name": "nic"}]}}],
@@ -620,6 +641,39 @@ SERVING: Final[Mapping[str, Odd]] = {
             (*VLLM, "startupProbe", "httpGet", "port"): 8000,
         },
     ),
+    "a probe where nothing listens": Odd(
+        engine(readinessProbe={"httpGet": {"port": 8080}}),
+        refused=f"{AT}.readinessProbe: nothing is known to listen at port 8080: ask 8000",
+    ),
+    "a probe where a sidecar says it listens": Odd(
+        spec(
+            containers=[
+                {"name": "vllm", "readinessProbe": {"httpGet": {"port": 8080}}},
+                {"name": "side", "image": "side", "ports": [{"containerPort": 8080}]},
+            ]
+        ),
+        pod={(*VLLM, "readinessProbe", "httpGet", "port"): 8080},
+    ),
+    "a probe where a sidecar may listen": Odd(
+        spec(
+            containers=[
+                {"name": "vllm", "readinessProbe": {"httpGet": {"port": 8080}}},
+                {"name": "side", "image": "side"},
+            ]
+        ),
+        pod={(*VLLM, "readinessProbe", "httpGet", "port"): 8080},
+        doubt=f"{AT}.readinessProbe: nothing is known to listen at port 8080",
+    ),
+    "a probe where a connector may listen": Odd(
+        engine(livenessProbe={"httpGet": {"port": 8998}}),
+        {"engine.args": ["--kv-transfer-config", '{"kv_connector": "MooncakeConnector"}']},
+        pod={(*VLLM, "livenessProbe", "httpGet", "port"): 8998},
+        doubt=f"{AT}.livenessProbe: nothing is known to listen at port 8998",
+    ),
+    "a probe of another host": Odd(
+        engine(livenessProbe={"httpGet": {"port": 8080, "host": "example.com"}}),
+        pod={(*VLLM, "livenessProbe", "httpGet", "host"): "example.com"},
+    ),
     "no readiness": Odd(
         engine(readinessProbe=None),
         pod={(*VLLM, "readinessProbe"): GONE},
@@ -730,6 +784,12 @@ WORKERS: Final[Mapping[str, Odd]] = {
         engine(**{"$patch": "delete"}),
         GROUP,
         refused=".spec.containers: the container vllm must stay",
+        workers=True,
+    ),
+    "workers: a probe by HTTP": Odd(
+        engine(readinessProbe={"httpGet": {"path": "/health", "port": 8000}}),
+        GROUP,
+        refused=f"{AT}.readinessProbe: nothing is known to listen at port 8000: leave the probe",
         workers=True,
     ),
     "workers: more patience with the leader": Odd(

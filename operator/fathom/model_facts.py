@@ -20,6 +20,8 @@ _LARGEST_COUNT: Final = 1 << 53
 _NESTED: Final = ("text_config", "transformer_layer_config")
 """Where the language model stands if not at the top: in a multimodal model, and in a draft in the
 format of vLLM's speculators library (vllm/transformers_utils/configs/speculators)."""
+_EXPERTS: Final = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
+_EXPERTS_HINT: Final = re.compile(r"moe|expert|mixtral|deepseek|dbrx|jamba", re.IGNORECASE)
 _HUB_ID: Final = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(:\w[\w.-]*)?", re.ASCII)
 """`organisation/name` or `name`; after a colon, the quantisation of a GGUF file."""
 _STREAMED: Final = ("s3://", "gs://", "az://")
@@ -63,6 +65,8 @@ class ModelConfig:
     """Whether the repository brings classes of its own."""
     fp8_kv_cache: bool = False
     """Whether the checkpoint declares a KV cache in FP8, which vLLM's `auto` follows."""
+    has_experts: bool | None = None
+    """Whether it is a mixture of experts; None: not known, as where only a name hints at it."""
     hidden_streams: bool = False
     """Whether a layer hands on several hidden states, so that hidden_size is not the width."""
 
@@ -112,6 +116,7 @@ class ModelConfig:
             speculators_type=_text(document, "speculators_model_type"),
             remote_code=bool(document.get("auto_map")),
             fp8_kv_cache=_fp8_kv_cache(document),
+            has_experts=_has_experts(text),
             hidden_streams=any(key in text for key in ("hc_mult", "hc_count")),
         )
 
@@ -156,6 +161,28 @@ def _fp8_kv_cache(document: _Document) -> bool:
             return scheme.get("num_bits") == _FP8_BITS and scheme.get("type") == "float"
         case _:
             return False
+
+
+def _has_experts(text: _Document) -> bool | None:
+    """Source: `get_num_experts` in vllm/transformers_utils/model_arch_config_convertor.py.
+
+    A configuration class may have a default where the document says nothing: then some other key
+    or the name of the architecture hints at it.
+    """
+    counts = [text.get(key) for key in _EXPERTS]
+    blocks = text.get("block_configs")
+    counts += [
+        block.get("n_routed_experts")
+        for block in (blocks if isinstance(blocks, list) else ())
+        if isinstance(block, dict) and block.get("block_type") == "moe"
+    ]
+    if any(each and isinstance(each, int | list) for each in counts):
+        return True
+    named = " ".join(map(str, (text.get("architectures"), text.get("model_type"))))
+    hints = [named, *(key for key, value in text.items() if value)]
+    if "num_hidden_layers" not in text or any(_EXPERTS_HINT.search(each) for each in hints):
+        return None
+    return False
 
 
 def _rope_scaled(text: _Document) -> bool:

@@ -50,17 +50,15 @@ _PAGE: Final = 500
 _MOST_EVENTS: Final = 10_000
 """About one object, after which no further page is read: hundreds are many for an hour, but whoever
 may write events may write any number."""
-_NOT_FOUND: Final = 404
 
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
-
-_READ: Final = "GET"
-
 _Query = Sequence[tuple[str, str]]
 _Serialized = tuple[str, str, dict[str, str], Any, Any]
 _MANAGER: Final = ("fieldManager", names.FIELD_MANAGER)
+_DRY_RUN: Final = (("fieldManager", "fathom-check"), ("force", "true"), ("dryRun", "All"))
+"""By another manager: one that no longer states a field of its own would take it away."""
 _NO_VERSION: Final[Mapping[str, JsonValue]] = {"resourceVersion": "1"}
 """No object is ever at this version. So a server-side apply that carries it creates, or is refused
 with 409 (docs/design/0022). It owns its fields as later ones do; what a POST wrote, a later apply
@@ -250,6 +248,10 @@ class Kube:
         body: Manifest = {"propagationPolicy": "Background", "preconditions": seen.in_metadata()}
         await self._unless_missing("DELETE", path_of(kind, namespace, name), body=body)
 
+    async def dry_run(self, kind: Kind, manifest: Manifest) -> None:
+        path = path_of(kind, *place_of(manifest))
+        await self._request("PATCH", path, body=manifest, content_type=_APPLY, query=_DRY_RUN)
+
     async def served(self) -> ServedApis:
         return await discover(self._get)
 
@@ -285,7 +287,7 @@ class Kube:
                 method, path, body=body, content_type=content_type, query=query
             )
         except KubeError as error:
-            if error.status == _NOT_FOUND:
+            if error.gone:
                 return None
             raise
 
@@ -324,7 +326,7 @@ class Kube:
         while True:
             response = await self._api.call_api(*request, **options)
             wait_s = again_after_s(response.status, response.headers)
-            if wait_s is None or request[0] != _READ or loop.time() + wait_s >= ends_s:
+            if wait_s is None or request[0] != "GET" or loop.time() + wait_s >= ends_s:
                 return response
             await response.response.read()
             await asyncio.sleep(wait_s)

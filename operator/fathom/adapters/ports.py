@@ -284,6 +284,22 @@ class KubePort(Protocol):
         ...
 
 
+class DryRunPort(Protocol):
+    """What an API server would make of objects, by the rights of whoever asks."""
+
+    async def dry_run(self, kind: Kind, manifest: Manifest) -> None:
+        """Ask whether it would take an object. Nothing is written.
+
+        Raises:
+            KubeError: it would not; or, with status 0, it does not answer.
+        """
+        ...
+
+    async def served(self) -> ServedApis:
+        """The APIs that this cluster serves."""
+        ...
+
+
 class SystemClock:
     """The machine's own wall clock."""
 

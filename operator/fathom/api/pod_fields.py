@@ -1,6 +1,10 @@
 """Parts of the spec that are spelled as Kubernetes spells them."""
 
+import re
+from collections.abc import Mapping
+from decimal import Decimal
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
@@ -12,6 +16,31 @@ QUANTITY_OR_NOTHING: Final = r"^([0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i)?)?$"
 """Bytes as Kubernetes writes them, without exponents and fractions of a byte."""
 QUANTITY_FIELDS: Final = frozenset({"limits", "requests", "overhead", "sizeLimit", "divisor"})
 """Fields of a pod that are a quantity, or hold nothing else. They may be a number: `cpu: 8`."""
+
+_QUANTITY: Final = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?"
+)
+_UNITS: Final[Mapping[str, Decimal]] = MappingProxyType(
+    {
+        **{unit: Decimal(1000) ** power for power, unit in enumerate("num", start=-3)},
+        **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", start=1)},
+        **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
+    }
+)
+
+
+def amount_of(quantity: object) -> Decimal | None:
+    """What a quantity amounts to; None: it is none.
+
+    Source: `ParseQuantity` in k8s.io/apimachinery, pkg/api/resource/quantity.go.
+    """
+    found = _QUANTITY.fullmatch(str(quantity))
+    if found is None:
+        return None
+    number, unit = found[1], found[2] or ""
+    if unit[:1] in {"e", "E"} and unit not in _UNITS:
+        return Decimal(f"{number}{unit}")
+    return Decimal(number) * (_UNITS[unit] if unit else 1)
 
 
 class AccessMode(StrEnum):

@@ -14,18 +14,20 @@ from fathom.cli.check_report import (
     CheckList,
     CheckReport,
     Fact,
+    Finding,
     Output,
     findings,
     lines_of,
     written,
 )
-from fathom.cli.live_check import WAIT_S, live_check
+from fathom.cli.live_check import WAIT_S, ServerAnswer, live_check, server_answer
 from fathom.cli.options import Context, Kubeconfig, Namespace, names_beginning, refuse
 from fathom.cli.resources import (
     REFUSED,
     Files,
     FilesByFlag,
     Judgement,
+    bill,
     judged,
     named,
     read,
@@ -61,6 +63,26 @@ def report_of(file: str, resource: SpeculativeDeployment, judgement: Judgement) 
         revision="" if judgement.errors else revision_of(resource),
         findings=findings((*judgement.errors, *judgement.warnings)),
         facts=tuple(Fact(label=label, text=text) for label, text in _facts(resource, judgement)),
+        bill=() if judgement.errors else bill(judgement.candidate),
+    )
+
+
+def with_answer(report: CheckReport, answer: ServerAnswer) -> CheckReport:
+    """The same, with what an API server said to dry runs of it."""
+    refused = tuple(
+        Finding(rule="api-server", severity="error", field=each.what, message=each.why)
+        for each in answer.refused
+    )
+    facts = [Fact(label="server", text=each) for each in answer.not_asked]
+    if not refused:
+        taken = f"it would take all {answer.taken} objects (dry run)."
+        facts.append(Fact(label="server", text=taken))
+    return report.model_copy(
+        update={
+            "verdict": "refused" if refused else report.verdict,
+            "findings": (*refused, *report.findings),
+            "facts": (*report.facts, *facts),
+        }
     )
 
 
@@ -213,6 +235,12 @@ def check_command(
     wait: Annotated[
         float, typer.Option(min=1, help="With --live: seconds to wait for the operator's answer.")
     ] = WAIT_S,
+    server: Annotated[
+        bool,
+        typer.Option(
+            "--server", help="Have the cluster's API server judge the objects too, by dry runs."
+        ),
+    ] = False,
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = None,
@@ -263,6 +291,11 @@ def check_command(
             models = asyncio.run(_looked_up(document.parsed, hub))
             judgement = judged(document.parsed, models)
             report = report_of(document.where, document.parsed, judgement)
+            if server and not judgement.errors:
+                answer = server_answer(
+                    judgement, namespace=namespace, context=context, kubeconfig=kubeconfig
+                )
+                report = with_answer(report, answer)
         else:
             refusals = findings(document.parsed)
             report = CheckReport(file=document.where, verdict="refused", findings=refusals)

@@ -1,13 +1,16 @@
-"""`fathom check --live`: asks for a quality check, and waits for what comes of it.
+"""What `fathom check` asks a cluster, with the rights of whoever runs it.
 
-It writes one annotation, with the rights of whoever runs it. All else is the operator's work, which
-alone holds replicas at depths.
+`--live` asks for a quality check, and waits for what comes of it: it writes one annotation, and all
+else is the operator's work, which alone holds replicas at depths. `--server` writes nothing: it
+asks the API server for dry runs of all that a resource becomes.
 """
 
 import asyncio
+import re
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,23 +19,37 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom.adapters import kube_config
-from fathom.adapters.ports import Clock, KubeError, KubePort, SystemClock
+from fathom.adapters.kube import Kube
+from fathom.adapters.ports import Clock, DryRunPort, KubeError, KubePort, SystemClock
 from fathom.api import names
 from fathom.api.status import QualityResult, QualityStatus
 from fathom.cli.cluster import connected
 from fathom.cli.options import refuse, refusing
-from fathom.cli.resources import REFUSED
+from fathom.cli.resources import REFUSED, Judgement
 from fathom.cli.target import annotate
-from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.cluster.manifest import Meta
+from fathom.cluster.kinds import (
+    CONFIG_MAP,
+    SPANNING_KINDS,
+    SPECULATIVE_DEPLOYMENT,
+    ObjectKey,
+    kind_of,
+)
+from fathom.cluster.manifest import Meta, place_of
 from fathom.cluster.observed import ObservedConfigMap
 from fathom.cluster.snapshot import status_in
+from fathom.engine.plugin import plugin_bundle
+from fathom.fetch.state import fetch_program
+from fathom.manifests.render import children, single_pods
 from fathom.quality.check import QUALITY_KEY, QualityCheck
 from fathom.resource import UNKNOWN
+from fathom.validation.candidate import Candidate, Cluster
+from fathom.validation.placement_checks import needed_apis
 
 WAIT_S: Final = 1500.0
 """Longer than all deadlines of a check together."""
 EVERY_S: Final = 1.0
+_NO_RIGHT: Final = re.compile(r'User ".*" cannot |by this account')
+"""Where whoever asks may not; a quota, or Pod Security, is forbidding as well."""
 _EXIT_CODES: Final = {
     QualityResult.LOSSLESS: 0,
     QualityResult.DIFFERS: 1,
@@ -89,6 +106,90 @@ def live_check(
         except NoResultError as error:
             refuse(str(error))
     return shown(result, Console())
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One object that an API server would not take."""
+
+    what: str
+    """Such as `Service kimi`, or the field that asks for what the cluster lacks."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAnswer:
+    taken: int
+    """Objects that it would take."""
+    refused: tuple[Refused, ...]
+    not_asked: tuple[str, ...]
+    """Sentences: what whoever asks may not ask."""
+
+
+def server_answer(
+    judgement: Judgement, *, namespace: str, context: str, kubeconfig: Path | None
+) -> ServerAnswer:
+    """Have the API server of a cluster judge what a resource becomes.
+
+    Args:
+        judgement: on a resource that is not refused.
+        namespace: for a manifest that names none; empty: the context's.
+        context: of the kubeconfig; empty: its current one.
+        kubeconfig: None: as kubectl finds it.
+
+    Raises:
+        typer.Exit: the cluster cannot be asked; stderr says why.
+    """
+    with refusing():
+        candidate = judgement.candidate
+        if not (metadata := candidate.resource.metadata).namespace:
+            found = namespace or kube_config.namespace(kubeconfig, context)
+            metadata = metadata.model_copy(update={"namespace": found})
+            resource = replace(candidate.resource, metadata=metadata)
+            candidate = replace(candidate, resource=resource)
+
+        async def asked() -> ServerAnswer:
+            configuration = await kube_config.load(kubeconfig, context)
+            async with kube_config.client(configuration) as api:
+                return await answer_of_server(Kube(api), candidate)
+
+        return asyncio.run(asked())
+
+
+async def answer_of_server(kube: DryRunPort, candidate: Candidate) -> ServerAnswer:
+    """What an API server says to dry runs of all that a resource becomes, and of single pods.
+
+    Args:
+        kube: the server.
+        candidate: a resource with a namespace, that is not refused.
+
+    Raises:
+        KubeError: it does not answer.
+    """
+    resource, served = candidate.resource, await kube.served()
+    cluster = Cluster(served=served, usable=[each for each in SPANNING_KINDS if served.has(each)])
+    refused = [
+        Refused(each.field, each.message)
+        for each in needed_apis(replace(candidate, cluster=cluster))
+    ]
+    not_asked, taken = [], 0
+    for manifest in children(resource, plugin_bundle(), fetch_program()):
+        for each in (manifest, *single_pods(resource, manifest)):
+            kind = kind_of(each["apiVersion"], each["kind"])
+            if not served.has(kind):
+                continue
+            what = f"{kind.kind} {place_of(each)[1]}"
+            try:
+                await kube.dry_run(kind, each)
+                taken += 1
+            except KubeError as error:
+                if not error.status:
+                    raise
+                if error.forbidden and _NO_RIGHT.search(error.message):
+                    not_asked.append(f"{what} is not checked, as you may not create it.")
+                else:
+                    refused.append(Refused(what, f"the API server refuses it: {error.message}"))
+    return ServerAnswer(taken=taken, refused=tuple(refused), not_asked=tuple(not_asked))
 
 
 def shown(result: QualityStatus, console: Console) -> int:

@@ -9,10 +9,16 @@ from pydantic import JsonValue
 
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
 from fathom.api.problem import Problem, Severity
+from fathom.manifests.cache import wanted_fetch
+from fathom.manifests.group import MATCHES_LABEL_KEYS
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
+from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
+from fathom.text import counted
 from fathom.validation.candidate import Candidate, candidate_of
 from fathom.validation.chain import problems_of
+from fathom.validation.placement_checks import needed_kinds
+from fathom.validation.size_checks import GIB, graph_cost
 
 REFUSED: Final = 2
 """Exit code of a command that refused something."""
@@ -94,6 +100,47 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
         errors=tuple(each for each in found if each.severity is Severity.ERROR),
         warnings=tuple(each for each in found if each.severity is Severity.WARNING),
     )
+
+
+def bill(candidate: Candidate) -> tuple[str, ...]:
+    """What a resource takes: GPUs, APIs of the cluster, and time until it serves.
+
+    Args:
+        candidate: a resource that is not refused.
+    """
+    spec, layout = candidate.spec, candidate.engine.layout
+    arm = arm_of(spec) is not None and not why_no_arm(spec)
+    replicas = beside_arm(spec) + 1 if arm else spec.replicas
+    nodes = f"{layout.nodes} nodes × " if layout.spans_nodes else ""
+    each = counted(layout.gpus_per_pod, "GPU")
+    gpus = (
+        f"GPUs: {counted(replicas, 'replica')} × {nodes}{each} ({spec.node_pool.accelerator}) = "
+        f"{replicas * layout.gpus}"
+    )
+    if more := spec.rollout.max_surge * layout.gpus:
+        gpus += f"; a rollout takes up to {more} more"
+    apis = [f"{kind.kind} {kind.version}" for kind in needed_kinds(layout)]
+    if layout.domain_key:
+        apis.append(f"Kubernetes {'.'.join(map(str, MATCHES_LABEL_KEYS))}")
+    needs = (f"needs in the cluster: {', '.join(apis)}.",) if apis else ()
+    return (f"{gpus}.", *needs, *_start(candidate))
+
+
+def _start(candidate: Candidate) -> Iterator[str]:
+    spec, given = candidate.spec, candidate.models
+    if wanted_fetch(candidate.resource) is not None:
+        sizes = [facts.weights.total_bytes for facts in (given.target, given.draft)]
+        known = f", {sum(filter(None, sizes)) / GIB:.0f} GiB" if any(sizes) else ""
+        yield f"once: a Job fetches the weights{known}, and no pod starts before."
+    start = (
+        f"start: at most {counted(spec.engine.startup_minutes, 'minute')} (engine.startupMinutes)"
+    )
+    if given.captured is not None and candidate.engine.start.captures_graphs:
+        cost = graph_cost(given.captured)
+        least, most = (max(1, round(each / 60)) for each in (cost.least_seconds, cost.most_seconds))
+        share = f"{least} to {most}" if most > least else f"{least}"
+        start += f", about {share} of them for CUDA graphs"
+    yield f"{start}."
 
 
 def tell(where: str, problems: Sequence[Problem]) -> None:

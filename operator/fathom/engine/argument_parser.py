@@ -30,6 +30,7 @@ _MOST_DIGITS: Final = 7
 SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
     {
         "--compilation-config": "--compi",
+        "--cpu-offload-gb": "--cpu-offload-g",
         "--cudagraph-capture-sizes": "--cudagraph-c",
         "--download-dir": "--dow",
         "--enable-batch-sharded-sampling": "--enable-ba",
@@ -39,6 +40,8 @@ SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
         "--gpu-memory-utilization": "--gpu-m",
         "--host": "--ho",
         "--kv-cache-dtype": "--kv-cache-d",
+        "--kv-offloading-backend": "--kv-offloading-b",
+        "--kv-offloading-size": "--kv-offloading-s",
         "--kv-transfer-config": "--kv-t",
         "--load-format": "--load",
         "--max-cudagraph-capture-size": "--max-cu",

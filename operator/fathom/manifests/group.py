@@ -24,6 +24,8 @@ CLAIM: Final = "compute-domain-channel"
 GROUP_KEY_LABEL: Final = "leaderworkerset.sigs.k8s.io/group-key"
 """On pods: what tells one group from all others."""
 
+MATCHES_LABEL_KEYS: Final = (1, 31)
+"""The release of Kubernetes from which on `matchLabelKeys` is served."""
 PROBE_PERIOD_SECONDS: Final = 10
 PROBE_TIMEOUT_SECONDS: Final = 10
 LOST_LEADER_FAILURES: Final = 30
@@ -100,7 +102,7 @@ def group_affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
 
     Several groups may share a domain: LeaderWorkerSet's own exclusive placement would give a whole
     rack to each. The label that tells groups apart is put on by LeaderWorkerSet, so its value
-    cannot stand here; `matchLabelKeys` (Kubernetes 1.31) takes it from the pod. The selector must
+    cannot stand here; `matchLabelKeys` takes it from the pod. The selector must
     not name that label as well, or no pod is admitted.
     """
     key = sd.engine.layout.domain_key

@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
+from pydantic import JsonValue
+
 from fathom.cluster.kinds import (
     ALL,
     OPTIONAL_KINDS,
@@ -16,11 +18,13 @@ from fathom.cluster.kinds import (
 from fathom.cluster.manifest import Manifest
 from fathom.engine.depth import DepthDocument, flat
 from fathom.engine.plugin import PluginBundle
+from fathom.engine.replica_layout import Role
 from fathom.fetch.state import FetchProgram
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.config_maps import depth_config_map, fetch_config_map, plugin_config_map
 from fathom.manifests.fetch_job import cache_claim, fetch_job
 from fathom.manifests.services import pod_disruption_budget, pod_monitor, service, service_account
+from fathom.manifests.template_parts import part
 from fathom.manifests.workloads import compute_domain, workload
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.plan import first_steps
@@ -81,6 +85,28 @@ def children(
         *((compute_domain(sd),) if sd.engine.layout.needs_compute_domain else ()),
         *chain.from_iterable(_workloads(each, replicas, bundle) for each, replicas in fleets(sd)),
     )
+
+
+def single_pods(sd: SpeculativeDeployment, workload: Manifest) -> tuple[Manifest, ...]:
+    """A pod of each template of a workload, as a dry run can ask for it.
+
+    Webhooks, quotas and Pod Security judge pods alone, and nobody judges what is in a
+    LeaderWorkerSet. Fathom's account is not there yet, and a pod without its account is refused.
+    """
+    spec = part(workload, "spec")
+    groups = [part(spec, "leaderWorkerTemplate", f"{role}Template") for role in Role]
+    found: list[Manifest] = []
+    for template in (each for each in (part(spec, "template"), *groups) if each):
+        pod = dict(part(template, "spec"))
+        if pod.get("serviceAccountName") == sd.metadata.name:
+            del pod["serviceAccountName"]
+        metadata: dict[str, JsonValue] = {
+            **part(template, "metadata"),
+            "name": f"{sd.metadata.name}-dry-run",
+            "namespace": sd.metadata.namespace,
+        }
+        found.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+    return tuple(found)
 
 
 def _workloads(

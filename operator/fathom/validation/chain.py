@@ -24,6 +24,7 @@ from fathom.validation.candidate import Candidate
 Check = Callable[[Candidate], Iterable[Problem]]
 _API: Final = "the API of Fathom"
 _KUBERNETES: Final = "kubernetes: pkg/apis/core/validation/validation.go"
+_QUANTITIES: Final = f"{_KUBERNETES}, pkg/apis/core/helper/helpers.go"
 _PARSER: Final = "vLLM's own parser: make known-names"
 
 
@@ -105,6 +106,12 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             source=_KUBERNETES,
         ),
         Rule(
+            id="variable-sources",
+            check=spec_checks.variable_sources,
+            says="A variable has its value from one place.",
+            source=_KUBERNETES,
+        ),
+        Rule(
             id="draft-options",
             check=engine_checks.draft_options,
             says="draft.options repeats no field, and its JSON can be read.",
@@ -154,6 +161,32 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             source=_API,
         ),
         Rule(
+            id="resources",
+            check=placement_checks.asked_resources,
+            says="Requests and limits are ones that Kubernetes takes.",
+            source=_QUANTITIES,
+        ),
+        Rule(
+            id="tolerations",
+            check=placement_checks.tolerations,
+            says="Tolerations are ones that Kubernetes takes.",
+            source=_KUBERNETES,
+        ),
+        Rule(
+            id="access-modes",
+            check=spec_checks.access_modes,
+            says="All pods can mount the claim that Fathom makes, and the fetch can fill it.",
+            source=f"{_KUBERNETES}; the scheduler's plugin VolumeRestrictions",
+        ),
+        Rule(
+            id="dense-data-parallelism",
+            check=spec_checks.dense_data_parallelism,
+            says="Data parallelism over nodes is for mixture-of-experts models.",
+            source="run_engine_core in vllm/v1/engine/core.py",
+            releases="0.28 to 0.33",
+            engine=True,
+        ),
+        Rule(
             id="pod-template",
             check=pod_template_errors.pod_template_errors,
             says="podTemplate and workerTemplate fit the pods, and keep what live depth needs.",
@@ -177,6 +210,18 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=placement_checks.gpu_warnings,
             says="The image and the GPUs are of the same vendor and architecture.",
             source="docs/engines.md",
+        ),
+        Rule(
+            id="cache-size",
+            check=spec_checks.size_of_cache,
+            says="The weights fit in the claim that Fathom makes.",
+            source="the hub's sizes of files",
+        ),
+        Rule(
+            id="host-memory",
+            check=spec_checks.host_memory,
+            says="Limits of memory hold what is kept there.",
+            source="vllm/config/offload.py, vllm/config/cache.py",
         ),
         Rule(
             id="option-names",

@@ -6,7 +6,7 @@ vllm/entrypoints/cli/serve.py alone).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -14,11 +14,14 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.accelerators import vendor_of
+from fathom.api.problem import Problem
+from fathom.engine.flags import HTTP_PORT
 from fathom.engine.plugin import PluginBundle
 from fathom.engine.replica_layout import Role
 from fathom.manifests.pod_template import built_template, with_overlays
-from fathom.manifests.template_parts import Overlay, Part, by, overlays, parts
+from fathom.manifests.template_parts import Overlay, Part, by, overlays, part, parts, texts
 from fathom.resource import SpeculativeDeployment
+from fathom.validation.placement_checks import toleration_problems
 
 WRAPPER: Final = 'a wrapper that ends in `exec vllm serve "$@"`'
 
@@ -29,6 +32,9 @@ _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 _SCRIPT_FOLLOWS: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 _ARGUMENTS: Final = re.compile(r"\$@|\$\*|\$\{@|\$\{\*")
 CONTAINER_KINDS: Final = ("containers", "initContainers")
+PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
+_CONNECTORS: Final = "--kv-transfer-config"
+"""Some connectors answer at a port of their own."""
 _NO_BUNDLE: Final = PluginBundle(files={}, content="")
 
 
@@ -139,6 +145,13 @@ class MergedTemplate:
         return f"{self.containers}[{named.index(name)}]" if name in named else self.containers
 
     @property
+    def engine_overlay(self) -> Part:
+        """What the overlay says of the engine's container; empty: nothing."""
+        return by("name", parts(self.overlay.given, "spec", "containers")).get(
+            names.ENGINE_CONTAINER, {}
+        )
+
+    @property
     def without_overlay(self) -> "MergedTemplate":
         """As if it had never been written."""
         return replace(self, merged=self.before, overlay=replace(self.overlay, given={}))
@@ -158,6 +171,94 @@ def merged_template(sd: SpeculativeDeployment, role: Role = Role.LEADER) -> Merg
     return MergedTemplate(
         role=role, built=built, before=before, merged=merged, overlay=last, gpus=gpus
     )
+
+
+def overlay_problems(overlay: Overlay) -> Iterator[Problem]:
+    """What the API server refuses however it is merged, and what would be lost in merging.
+
+    Source: `ValidateTolerations`, `validateEnvVarValueFrom` and, for names, `ValidatePodSpec` and
+    `ValidateVolumes` in pkg/apis/core/validation/validation.go of Kubernetes.
+    """
+    field = f"{overlay.field}.spec"
+    asked = parts(overlay.given, "spec", "tolerations")
+    yield from toleration_problems(asked, f"{field}.tolerations")
+    yield from _of_one_name(overlay, "volumes", "volume", ())
+    yield from _of_one_name(overlay, "containers", "container", ())
+    used = [names.ENGINE_CONTAINER, *by("name", parts(overlay.given, "spec", "containers"))]
+    yield from _of_one_name(overlay, "initContainers", "container", used)
+    for kind in CONTAINER_KINDS:
+        for at, container in enumerate(parts(overlay.given, "spec", kind)):
+            for index, variable in enumerate(parts(container, "env")):
+                if sentence := two_values(variable):
+                    yield Problem(field=f"{field}.{kind}[{at}].env[{index}]", message=sentence)
+
+
+def _of_one_name(
+    overlay: Overlay, kind: str, what: str, used: Collection[str]
+) -> Iterator[Problem]:
+    """Members of a list that are called like another one; merging would make them one."""
+    taken = set(used)
+    for at, each in enumerate(parts(overlay.given, "spec", kind)):
+        name = str(each.get("name"))
+        if "$patch" in each:
+            continue
+        if name in taken:
+            yield Problem(
+                field=f"{overlay.field}.spec.{kind}[{at}].name",
+                message=f"another {what} of the pod is called {name}: give this one another name, "
+                "or make them one.",
+            )
+        taken.add(name)
+
+
+def two_values(variable: Part) -> str:
+    """Why a variable is refused that has its value from two places; empty: it has not."""
+    source = part(variable, "valueFrom")
+    sources = [key for key, each in source.items() if each is not None]
+    if "valueFrom" in variable and variable["valueFrom"] is not None and not sources:
+        return "valueFrom names no source: write secretKeyRef, configMapKeyRef or fieldRef in it."
+    if source and variable.get("value"):
+        return "Kubernetes refuses value next to valueFrom: remove one of them."
+    if len(sources) > 1:
+        return f"valueFrom takes one source (found {', '.join(sources)}): remove the others."
+    return ""
+
+
+def unheard_probes(template: MergedTemplate, *, certainly: bool) -> Iterator[tuple[str, str]]:
+    """Probes of the engine that ask a port where nothing listens, each with a sentence.
+
+    vLLM answers HTTP at the one port that Fathom gives it, and a worker at none (`run_headless` in
+    vllm/entrypoints/cli/serve.py). What else may answer says so in `ports`, or is not known here:
+    another container, a program around the engine, a connector of the KV cache.
+
+    Args:
+        template: with the overlay merged in.
+        certainly: those for which nothing else may answer; else those for which it may.
+    """
+    spec, engine = part(template.merged, "spec"), template.engine
+    containers = [each for kind in CONTAINER_KINDS for each in parts(spec, kind)]
+    stated = {port.get("containerPort") for each in containers for port in parts(each, "ports")}
+    if template.role is Role.LEADER:
+        stated.add(HTTP_PORT)
+    others = (
+        len(containers) > 1
+        or engine.get("command") != template.built_engine.get("command")
+        or any(str(each).startswith(_CONNECTORS) for each in texts(engine, "args"))
+    )
+    advice = (
+        f"ask {HTTP_PORT}, where the engine answers /health"
+        if template.role is Role.LEADER
+        else "leave the probe out, for a worker answers no HTTP"
+    )
+    for probe in PROBES:
+        for how in ("httpGet", "tcpSocket", "grpc"):
+            asked = part(engine, probe, how)
+            port = asked.get("port")
+            if not isinstance(port, int) or port in stated or asked.get("host"):
+                continue
+            if certainly is (how == "httpGet" and not others):
+                sentence = f"nothing is known to listen at port {port}: {advice}, or state the port"
+                yield probe, f"{sentence} in ports if something does."
 
 
 def _engine(template: Part) -> Part:

@@ -1,20 +1,29 @@
-"""Checks of the GPUs that a spec asks for and of what a cluster offers. Pure.
+"""Checks of what pods ask of their nodes, and of what a cluster offers. Pure.
 
-On AMD's nobody has run this. Source: vLLM 0.32 and 0.33, vllm/platforms/rocm.py and what asks it,
-read and not run.
+On AMD's GPUs nobody has run this. Source: vLLM 0.32 and 0.33, vllm/platforms/rocm.py and what asks
+it, read and not run.
+
+What the API server refuses for certain is from Kubernetes' pkg/apis/core/validation/validation.go
+and pkg/apis/core/helper/helpers.go; tests/cluster/test_refused_by_the_server.py asks a real one.
 """
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import JsonValue
+
+from fathom.api import names
 from fathom.api.accelerators import AMD, VENDORS, vendor_of
 from fathom.api.choices import ComputeDomainPolicy
 from fathom.api.conditions import Reason
+from fathom.api.pod_fields import amount_of
 from fathom.api.problem import Problem, warning
+from fathom.api.suggestions import VERY_NEAR, nearest
 from fathom.cluster.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, SPANNING_KINDS, Kind, ServedApis
 from fathom.engine.replica_layout import ReplicaLayout
-from fathom.manifests.template_parts import part
+from fathom.manifests.template_parts import Part, part, parts
 from fathom.validation.candidate import Candidate
 
 ROCM_BACKENDS: Final = (
@@ -23,6 +32,15 @@ ROCM_BACKENDS: Final = (
 )
 """Attention backends that vLLM chooses among by itself (`_get_backend_priorities`), but for those
 of a KV cache of their own."""
+_STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
+_HUGE_PAGES: Final = "hugepages-"
+_LABEL: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_QUALIFIED: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL}")
+"""`IsQualifiedName` in k8s.io/apimachinery, pkg/util/validation."""
+NO_GPU_CLAIM: Final = (
+    "claims for GPUs (resourceClaims) are not supported yet: leave out the claim and this line, "
+    "and Fathom asks for GPUs by {}."
+)
 _CUDA_IMAGE: Final = "vllm-openai"
 _ROCM_IMAGE: Final = "vllm/vllm-openai-rocm"
 
@@ -34,9 +52,166 @@ def asked_gpus(candidate: Candidate) -> Iterator[Problem]:
     ours = vendor_of(engine.spec.node_pool).resource
     for kind, quantities in (("limits", resources.limits), ("requests", resources.requests)):
         field = f"spec.engine.resources.{kind}"
-        if str(quantities.get(ours, needed)) != needed:
-            yield Problem(field=f"{field}.{ours}", message=gpus_sentence(needed))
+        if (found := str(quantities.get(ours, needed))) != needed:
+            claimed = found == "0" and "resourceClaims" in part(engine.spec.pod_template, "spec")
+            message = NO_GPU_CLAIM.format(ours) if claimed else gpus_sentence(needed)
+            yield Problem(field=f"{field}.{ours}", message=message)
         yield from foreign_gpu_problems(quantities, ours, field)
+
+
+def asked_resources(candidate: Candidate) -> Iterator[Problem]:
+    """Resources that the API server refuses, unless `podTemplate` says others in their place."""
+    spec = candidate.spec
+    containers = parts(spec.pod_template, "spec", "containers")
+    if any(
+        each.get("name") == names.ENGINE_CONTAINER and "resources" in each for each in containers
+    ):
+        return
+    asked: Part = spec.engine.resources.model_dump(mode="json")
+    yield from resource_problems(asked, "spec.engine.resources")
+
+
+def resource_problems(resources: Part, field: str) -> Iterator[Problem]:
+    """What a container asks for and the API server refuses, but for GPUs.
+
+    Source: `ValidateContainerResourceRequirements`, `validateContainerResourceName` and
+    `ValidateResourceQuantityValue`.
+
+    Args:
+        resources: its requests and limits.
+        field: path of them.
+    """
+    gpus = {vendor.resource for vendor in VENDORS}
+    requests, limits = (
+        {name: each for name, each in part(resources, kind).items() if name not in gpus}
+        for kind in ("requests", "limits")
+    )
+    for kind, asked in (("requests", requests), ("limits", limits)):
+        for name, quantity in asked.items():
+            if sentence := _bad_resource(name) or _bad_quantity(name, quantity):
+                yield Problem(field=f"{field}.{kind}.{name}", message=sentence)
+    for name, request in requests.items():
+        if sentence := _request_problem(name, request, limits.get(name)):
+            yield Problem(field=f"{field}.requests.{name}", message=sentence)
+    asked_for = {*requests, *limits}
+    if any(map(_is_huge_page, asked_for)) and asked_for.isdisjoint({"cpu", "memory"}):
+        yield Problem(
+            field=field,
+            message="Kubernetes refuses hugepages for a container that asks for neither cpu nor "
+            "memory: add limits.memory.",
+        )
+
+
+def _bad_resource(name: str) -> str:
+    if "/" in name:
+        if _QUALIFIED.fullmatch(name) and not name.startswith("requests."):
+            return ""
+        return (
+            f"{name} is no name of a resource: write a domain in lower case, / and a name, such as "
+            "rdma/ib."
+        )
+    if name in _STANDARD or _is_huge_page(name):
+        return ""
+    meant = nearest(name, _STANDARD, VERY_NEAR)
+    return f"Kubernetes knows no resource {name}: " + (
+        f"did you mean {meant}?"
+        if meant
+        else f"write {', '.join(_STANDARD)}, {_HUGE_PAGES}2Mi, or a name with its domain, such as "
+        "rdma/ib."
+    )
+
+
+def _bad_quantity(name: str, quantity: JsonValue) -> str:
+    amount = amount_of(quantity)
+    if amount is None:
+        return f"{quantity!r} is no quantity: write a number and a unit, such as 16Gi, 500m or 4."
+    if amount < 0:
+        return f"a quantity is not below 0 (found {quantity})."
+    if "/" in name and amount % 1:
+        return f"{name} comes in whole ones (found {quantity}): write a whole number."
+    return ""
+
+
+def _request_problem(name: str, request: JsonValue, limit: JsonValue) -> str:
+    """What is wrong with a request, compared with its limit; empty: nothing."""
+    shared = "/" not in name and not _is_huge_page(name)
+    if limit is None:
+        return (
+            ""
+            if shared
+            else (f"Kubernetes refuses a request for {name} without a limit: set limits.{name}.")
+        )
+    asked, most = amount_of(request), amount_of(limit)
+    if asked is None or most is None or asked == most:
+        return ""
+    if not shared:
+        return (
+            f"for {name} the request, {request}, must be the limit, {limit}: leave out "
+            f"requests.{name}."
+        )
+    return (
+        ""
+        if asked < most
+        else (
+            f"the request, {request}, is above the limit, {limit}, which Kubernetes refuses: "
+            f"lower it, or raise limits.{name}."
+        )
+    )
+
+
+def _is_huge_page(name: str) -> bool:
+    return name.startswith(_HUGE_PAGES)
+
+
+def tolerations(candidate: Candidate) -> Iterator[Problem]:
+    """Tolerations that the API server refuses."""
+    pool = candidate.spec.node_pool
+    asked = [each.model_dump(mode="json", by_alias=True) for each in pool.tolerations]
+    yield from toleration_problems(asked, "spec.nodePool.tolerations")
+
+
+def toleration_problems(asked: Sequence[Part], field: str) -> Iterator[Problem]:
+    """Tolerations that the API server refuses. Source: `ValidateTolerations`.
+
+    Args:
+        asked: as in a pod.
+        field: path of the list.
+    """
+    for index, each in enumerate(asked):
+        key, value = str(each.get("key") or ""), str(each.get("value") or "")
+        operator = each.get("operator") or "Equal"
+        exists = operator == "Exists"
+        where = f"{field}[{index}]"
+        if exists and value:
+            yield Problem(
+                field=f"{where}.value",
+                message="operator Exists takes any value, and Kubernetes refuses one next to it: "
+                "remove value, or set operator to Equal.",
+            )
+        if not key and not exists:
+            yield Problem(
+                field=f"{where}.key",
+                message="without a key the operator must be Exists, which tolerates every taint: "
+                "write the taint's key.",
+            )
+        if key and not _QUALIFIED.fullmatch(key):
+            yield Problem(
+                field=f"{where}.key",
+                message=f"{key!r} is no key of a taint: write it as kubectl describe node shows "
+                "it, without value and effect.",
+            )
+        if value and operator == "Equal" and not re.fullmatch(_LABEL, value):
+            yield Problem(
+                field=f"{where}.value",
+                message=f"{value!r} is no value of a taint, which has letters, digits, -, _ and . "
+                "only: correct it.",
+            )
+        if each.get("tolerationSeconds") is not None and each.get("effect") != "NoExecute":
+            yield Problem(
+                field=f"{where}.tolerationSeconds",
+                message="Kubernetes takes it with effect NoExecute alone: set that effect, or "
+                "remove this.",
+            )
 
 
 def gpus_sentence(needed: object) -> str:
@@ -117,12 +292,13 @@ def needed_apis(candidate: Candidate) -> Iterator[Problem]:
     layout, cluster = candidate.engine.layout, candidate.cluster
     if cluster is None:
         return
-    missing = next((kind for kind in _needed(layout) if kind not in cluster.usable), None)
+    missing = next((kind for kind in needed_kinds(layout) if kind not in cluster.usable), None)
     if missing is not None:
         yield _missing(layout, missing, cluster.served)
 
 
-def _needed(layout: ReplicaLayout) -> tuple[Kind, ...]:
+def needed_kinds(layout: ReplicaLayout) -> tuple[Kind, ...]:
+    """The APIs that a replica needs and not every cluster has."""
     needed = {
         LEADER_WORKER_SET: layout.spans_nodes,
         COMPUTE_DOMAIN: layout.needs_compute_domain,

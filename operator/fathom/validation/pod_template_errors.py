@@ -25,17 +25,23 @@ from fathom.resource import SpeculativeDeployment
 from fathom.validation.candidate import Candidate
 from fathom.validation.merged_template import (
     CONTAINER_KINDS,
+    PROBES,
     MergedTemplate,
     merged_template,
+    overlay_problems,
+    unheard_probes,
     why_not_started,
 )
 from fathom.validation.model_input import LONGER_VARIABLE
-from fathom.validation.placement_checks import foreign_gpu_problems, gpus_sentence
+from fathom.validation.placement_checks import (
+    NO_GPU_CLAIM,
+    foreign_gpu_problems,
+    gpus_sentence,
+    resource_problems,
+)
 
 _ASKING: Final = (
-    ("startupProbe",),
-    ("readinessProbe",),
-    ("livenessProbe",),
+    *((probe,) for probe in PROBES),
     ("lifecycle", "preStop"),
     ("lifecycle", "postStart"),
 )
@@ -90,6 +96,11 @@ def container_problems(container: Part, volumes: Collection[str], field: str) ->
             message=f"no port of the container {name} is called {asked!r}, which a probe or hook "
             "asks: write the port's number.",
         )
+    if name != names.ENGINE_CONTAINER:
+        for problem in resource_problems(part(container, "resources"), "resources"):
+            yield Problem(
+                field=field, message=f"{problem.field} of the container {name}: {problem.message}"
+            )
     security = part(container, "securityContext")
     if security.get("privileged") and security.get("allowPrivilegeEscalation") is False:
         yield Problem(
@@ -130,7 +141,7 @@ def _problems(sd: SpeculativeDeployment, role: Role) -> Iterator[Problem]:
                 field=where, message="a pod template has metadata and spec, nothing else."
             )
             return
-    found = schema_problems(overlay.given, overlay.field)
+    found = (*schema_problems(overlay.given, overlay.field), *overlay_problems(overlay))
     wrong = [each for each in found if each.severity is Severity.ERROR]
     yield from wrong
     if wrong:
@@ -172,7 +183,11 @@ def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
         yield Problem(field=f"{field}.command", message=refusal)
     yield from _variables(template)
     yield from _gpus(template)
+    if "resources" in template.engine_overlay:
+        yield from resource_problems(part(engine, "resources"), f"{field}.resources")
     yield from _mounts(template)
+    for probe, asked in unheard_probes(template, certainly=True):
+        yield Problem(field=f"{field}.{probe}", message=asked)
     port = by("containerPort", parts(engine, "ports")).get(str(HTTP_PORT))
     serves = template.role is Role.LEADER
     if serves and (port is None or port.get("protocol", "TCP") != "TCP"):
@@ -213,8 +228,15 @@ def _gpus(template: MergedTemplate) -> Iterator[Problem]:
         asked = part(template.engine, "resources", kind)
         found = asked.get(ours)
         if str(found) != needed and (kind == "limits" or found is not None):
-            yield Problem(field=f"{field}.{ours}", message=gpus_sentence(needed))
+            claimed = found in {None, "0"} and _claims_of_its_own(template)
+            message = NO_GPU_CLAIM.format(ours) if claimed else gpus_sentence(needed)
+            yield Problem(field=f"{field}.{ours}", message=message)
         yield from foreign_gpu_problems(asked, ours, field)
+
+
+def _claims_of_its_own(template: MergedTemplate) -> bool:
+    ours = parts(template.built_engine, "resources", "claims")
+    return any(each not in ours for each in parts(template.engine, "resources", "claims"))
 
 
 def _mounts(template: MergedTemplate) -> Iterator[Problem]:

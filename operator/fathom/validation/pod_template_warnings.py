@@ -24,6 +24,7 @@ from fathom.validation.merged_template import (
     CONTAINER_KINDS,
     MergedTemplate,
     merged_template,
+    unheard_probes,
     what_to_see_to,
 )
 
@@ -112,6 +113,8 @@ def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
     for probe, price in _MISSED.items():
         if not engine.get(probe):
             yield warning(f"{field}.{probe}", f"without it {price}.")
+    for probe, asked in unheard_probes(template, certainly=False):
+        yield warning(f"{field}.{probe}", asked)
     if part(engine, "lifecycle", "preStop") != part(built, "lifecycle", "preStop"):
         yield warning(f"{field}.lifecycle.preStop", _BEFORE_THE_END[template.role])
 

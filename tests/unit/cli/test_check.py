@@ -184,6 +184,11 @@ def test_prints_what_it_found(tmp_path: Path) -> None:
             "  memory of one GPU: target unknown, draft unknown, KV cache of drafts under 0.1 GiB, "
             "CUDA graphs about 5.4 GiB, GB200 has 185.0 GiB"
         ),
+        "  GPUs: 1 replica × 4 GPUs (GB200) = 4; a rollout takes up to 4 more.",
+        (
+            "  start: at most 90 minutes (engine.startupMinutes), about 1 to 2 of them for CUDA "
+            "graphs."
+        ),
     ]
 
 

@@ -116,9 +116,9 @@ def test_a_name_too_long_for_groups_is_refused_with_the_number(
     assert result.exit_code == 2
     assert unwrapped(result.stdout)[1] == (
         "  error [api-creation] metadata.name: this name is too long for replicas over several "
-        "nodes, whose pods repeat it in labels: it may have 41 characters. Create the resource again under a shorter "
-        "name, or keep tensorParallelSize × pipelineParallelSize × dataParallelSize within one "
-        "node."
+        "nodes, whose pods repeat it in labels: it may have 41 characters. Create the resource "
+        "again under a shorter name, or keep tensorParallelSize × pipelineParallelSize × "
+        "dataParallelSize within one node."
     )
 
 

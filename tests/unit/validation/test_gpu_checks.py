@@ -84,3 +84,13 @@ def test_an_image_for_amds_gpus_beside_nvidias() -> None:
         "spec.nodePool.accelerator: the image's name says ROCm, and GB200 is NVIDIA's: name the "
         "AMD accelerator, or correct spec.engine.image."
     )
+
+
+def test_gpus_by_a_claim_are_not_taken_for_another_number() -> None:
+    none = {"engine.resources": {"limits": {"nvidia.com/gpu": 0}}}
+    claims = {"podTemplate": {"spec": {"resourceClaims": [{"name": "gpu"}]}}}
+
+    (claimed,) = errors(resource({**none, **claims}))
+    assert claimed.message.startswith("claims for GPUs (resourceClaims) are not supported yet: ")
+    (other,) = errors(resource(none))
+    assert other.message.startswith("a pod of this spec gets 4: ")

@@ -81,7 +81,7 @@ def test_a_depth_that_has_no_place_at_all_is_told() -> None:
         {"speculation.tokens": 7},
         {"speculation.maxTokens": 3},
         {"speculation.tuning.mode": "Static"},
-        {"engine.dataParallelSize": 2},
+        {"engine.dataParallelSize": 2, "engine.tensorParallelSize": 2},
         {"speculation.depths": [1, 3]},
     ],
     ids=str,
