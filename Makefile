@@ -187,6 +187,8 @@ regenerate: setup ## Regenerate everything generated
 known-names: engine ## Ask each vLLM release which options it knows, for `fathom check`
 	@$(BIN)/python -m generators.known_names > known_names.json
 	@mv known_names.json operator/fathom/engine/known_names.json
+	@$(BIN)/python -m generators.release_gates > release_gates.json
+	@mv release_gates.json operator/fathom/engine/release_gates.json
 
 verify: regenerate ## Regenerate everything generated, and fail if it differs
 	@git diff --exit-code -- $(GENERATED) \

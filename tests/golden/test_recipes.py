@@ -78,8 +78,8 @@ def test_the_engine_gets_the_same_arguments(example: str, theirs: str) -> None:
     assert multiset(command(example)) == (multiset(shlex.split(theirs)) + multiset(SERVING.split()))
 
 
-def test_the_recipes_of_vllm_set_one_variable() -> None:
-    assert environment("recipes/vllm-kimi-k2.6-gb200.yaml") == {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}
+def test_the_recipes_of_vllm_set_no_variable_that_is_read() -> None:
+    assert environment("recipes/vllm-kimi-k2.6-gb200.yaml") == {}
 
 
 def test_the_environment_of_dynamos_recipe() -> None:

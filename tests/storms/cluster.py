@@ -46,11 +46,11 @@ LOOK_S: Final = 2.5
 PORT: Final = 8000
 
 
-SLOWER_IMAGE: Final = "acme/slower:v0.32.1"
-FAILING_IMAGE: Final = "acme/failing:v0.32.1"
-DEAF_IMAGE: Final = "acme/deaf:v0.32.1"
-CRASHING_IMAGE: Final = "acme/crashing:v0.32.1"
-MISSING_IMAGE: Final = "acme/missing:v0.32.1"
+SLOWER_IMAGE: Final = "acme/slower-vllm:v0.32.1"
+FAILING_IMAGE: Final = "acme/failing-vllm:v0.32.1"
+DEAF_IMAGE: Final = "acme/deaf-vllm:v0.32.1"
+CRASHING_IMAGE: Final = "acme/crashing-vllm:v0.32.1"
+MISSING_IMAGE: Final = "acme/missing-vllm:v0.32.1"
 BAD_IMAGES: Final = (SLOWER_IMAGE, FAILING_IMAGE, DEAF_IMAGE, CRASHING_IMAGE, MISSING_IMAGE)
 """No canary of one may be promoted."""
 REVISION: Final = "deployment.kubernetes.io/revision"

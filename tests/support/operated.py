@@ -23,9 +23,10 @@ SPEC: Mapping[str, Any] = {
     "model": {"id": "pair"},
     "draft": {"id": "draft"},
     "speculation": {"tokens": 3, "maxTokens": 5},
-    # The tag tells the version; the command below is what really runs.
+    # The command below is what really runs.
     "engine": {
         "image": "fathom.local/shell:v0.32.0",
+        "version": "0.32.0",
         "tensorParallelSize": 1,
         "drainSeconds": 0,
         # It captures no graphs, so it has all depths.

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from fathom.engine.capability_table import (
@@ -87,6 +88,14 @@ CHECKS: Final = (
         f"Mend operator/fathom_vllm, {_BEFORE}.",
         only_in=LIVE_DEPTH,
         elsewhere=_NOT_LIVE,
+    ),
+    Check(
+        "start",
+        "tests/engine/test_release_gates.py",
+        "Correct operator/fathom/validation/start_checks.py, or raise NEWEST_KNOWN "
+        "in tools/local_cluster/engine/releases.py and run make known-names.",
+        only_in=Capability(SpecifierSet(">=0.28.0")),
+        elsewhere="its variables and gates are listed of {versions} alone",
     ),
     Check(
         "under traffic",

@@ -23,10 +23,13 @@ Source: `VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN` in vllm/envs.py (0.32).
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
+from pydantic import BaseModel, ConfigDict
 
 from fathom.api.bounded_json import is_true
 from fathom.api.methods import Method
@@ -44,6 +47,7 @@ _OTHER_NUMBERS: Final = re.compile(r"(^|/)(lmcache/vllm-openai|ai-dynamo/vllm-ru
 """Images that hold a vLLM and are tagged with the versions of something else."""
 _RELEASE_REPOSITORY: Final = re.compile(r"(^|/)vllm/vllm-openai(-[a-z0-9]+)?$")
 _RELEASE_TAG: Final = re.compile(r"v?\d+\.\d+\.\d+([-+].*)?")
+GATES_FILE: Final = "release_gates.json"
 MODEL_RUNNER_VARIABLE: Final = "VLLM_USE_V2_MODEL_RUNNER"
 FRONTEND_VARIABLE: Final = "VLLM_USE_RUST_FRONTEND"
 _ONLY_ON_V1: Final[Mapping[str, Callable[[Method], bool]]] = MappingProxyType(
@@ -64,6 +68,51 @@ PROFILED_BY_DEFAULT: Final = 8192
 """Tokens, where it is not set."""
 
 
+class OfReleases(BaseModel):
+    """Names that the same releases have."""
+
+    model_config = ConfigDict(frozen=True)
+
+    releases: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+class ReleaseGates(BaseModel):
+    """What each release that was asked reads, and what it refuses at start."""
+
+    model_config = ConfigDict(frozen=True)
+
+    releases: tuple[str, ...]
+    """Ascending."""
+    environment: tuple[OfReleases, ...]
+    """Variables that begin with VLLM_ and are read."""
+    environment_numbers: tuple[OfReleases, ...]
+    """Those that are read as a number: a word ends vLLM at start (`enable_envs_cache` in
+    vllm/envs.py)."""
+    no_adaptive_verification_nvidia: tuple[OfReleases, ...]
+    """Architectures of targets that cannot have adaptive verification on NVIDIA's GPUs, by the
+    backends of their layers (`maybe_create_adaptive_verification_manager` in
+    vllm/v1/worker/gpu/spec_decode/adaptive_verification.py)."""
+    no_adaptive_verification_amd: tuple[OfReleases, ...]
+
+    def asked_as(self, version: Version | None) -> str | None:
+        """The release that stands for a version: the first of its minor; None: none was asked."""
+        minor = version and version.release[:2]
+        return next((each for each in self.releases if Version(each).release[:2] == minor), None)
+
+
+@lru_cache(maxsize=1)
+def release_gates() -> ReleaseGates:
+    """What `generators.release_gates` wrote."""
+    text = files(__package__).joinpath(GATES_FILE).read_text(encoding="utf-8")
+    return ReleaseGates.model_validate_json(text)
+
+
+def had_by(release: str, rows: tuple[OfReleases, ...]) -> frozenset[str]:
+    """What one of the releases that were asked has."""
+    return frozenset(name for row in rows if release in row.releases for name in row.names)
+
+
 def engine_version(engine: EngineSpec) -> Version | None:
     """The version as far as the spec tells; `engine.version` wins over the image's tag.
 
@@ -76,11 +125,21 @@ def _tagged_version(image: str) -> Version | None:
     repository, tag = _repository_and_tag(image)
     if match := _VLLM_IN_TAG.search(tag):
         return Version(match[1])
-    if _OTHER_NUMBERS.search(repository):
+    if _OTHER_NUMBERS.search(repository) or not _names_vllm(repository):
         return None
     match = _VERSION_TAG.match(tag)
-    # Products that hold a vLLM count from 1 up, or by years: 3.2.1, 26.05.
+    # Products named after vLLM count from 1 up, or by years: 3.2.1, 26.05.
     return Version(match[1]) if match and match[1].startswith("0.") else None
+
+
+def _names_vllm(repository: str) -> bool:
+    """Whether an image is called after vLLM, whoever keeps a copy of it.
+
+    Others count their own releases, and some of them from 0 up as well: SGLang's 0.5 is no vLLM.
+    """
+    first, *others = repository.lower().split("/")
+    registry = bool(others) and ("." in first or ":" in first or first == "localhost")
+    return any("vllm" in part for part in (others if registry else (first, *others)))
 
 
 def number_in_tag(image: str) -> Version | None:
@@ -174,11 +233,19 @@ def start_of(spec: SpeculativeDeploymentSpec) -> EngineStart:
     )
 
 
-def _model_runner_v1(spec: SpeculativeDeploymentSpec, arguments: EngineArguments) -> str:
+def stated_model_runner(spec: SpeculativeDeploymentSpec) -> int | None:
+    """Which of the two `engine.env` asks for: 1 or 2; None: it leaves that to vLLM."""
     stated = _variable(spec, MODEL_RUNNER_VARIABLE)
-    if stated is not None:
+    asked = None if stated is None else _whole(stated)
+    return None if asked is None else 1 + bool(asked)
+
+
+def _model_runner_v1(spec: SpeculativeDeploymentSpec, arguments: EngineArguments) -> str:
+    if _variable(spec, MODEL_RUNNER_VARIABLE) is not None:
         # It decides alone: where V2 is asked for and lacks something, vLLM refuses to start.
-        return f"{MODEL_RUNNER_VARIABLE} in spec.engine.env" if _whole(stated) == 0 else ""
+        return (
+            f"{MODEL_RUNNER_VARIABLE} in spec.engine.env" if stated_model_runner(spec) == 1 else ""
+        )
     for key, lacks in _ONLY_ON_V1.items():
         if is_true(spec.draft.options.get(key, "")) and lacks(spec.draft.method):
             return f"spec.draft.options.{key}"

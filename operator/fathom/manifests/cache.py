@@ -16,9 +16,10 @@ CACHE_DIRECTORY: Final = "/cache"
 HUB_HOME: Final = f"{CACHE_DIRECTORY}/huggingface"
 
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-_PLACES: Final = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
-_NOT_FROM_THE_HUB: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "VLLM_USE_MODELSCOPE")
-HUB_VARIABLES: Final = (*_PLACES, *_NOT_FROM_THE_HUB)
+HUB_PLACES: Final = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
+HUB_OFF: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+_NOT_FROM_THE_HUB: Final = (*HUB_OFF, "VLLM_USE_MODELSCOPE")
+HUB_VARIABLES: Final = (*HUB_PLACES, *_NOT_FROM_THE_HUB)
 """Variables that say whether what is fetched is what the engine looks for."""
 _FALSE: Final = frozenset({"", "0", "false", "no", "off"})
 
@@ -75,13 +76,23 @@ def _fetch_into(claim: str, engine: EngineProfile) -> Fetch | None:
     return Fetch(claim=claim, model=model, draft=draft, whole=how is Loading.ALL)
 
 
+def is_hub_id(name: str) -> bool:
+    """Whether a model is looked for on the hub, and not at a path."""
+    return _HUB_ID.fullmatch(name) is not None
+
+
+def is_on(value: str | None) -> bool:
+    """Whether a switch of the hub's client is on."""
+    return (value or "").lower() not in _FALSE
+
+
 def _hub_model(ref: ModelRef) -> ModelRef | None:
-    return ref if _HUB_ID.fullmatch(ref.id) else None
+    return ref if is_hub_id(ref.id) else None
 
 
 def _from_the_hub(spec: SpeculativeDeploymentSpec) -> bool:
     env = {each.name: each.value or "" for each in spec.engine.env}
-    places = (env[name] for name in _PLACES if name in env)
+    places = (env[name] for name in HUB_PLACES if name in env)
     return all(f"{place}/".startswith(f"{CACHE_DIRECTORY}/") for place in places) and all(
-        env.get(name, "").lower() in _FALSE for name in _NOT_FROM_THE_HUB
+        not is_on(env.get(name)) for name in _NOT_FROM_THE_HUB
     )

@@ -18,6 +18,7 @@ from fathom.validation import (
     pod_template_errors,
     pod_template_warnings,
     spec_checks,
+    start_checks,
 )
 from fathom.validation.candidate import Candidate
 
@@ -143,6 +144,42 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             releases="by row of docs/engines.md",
         ),
         Rule(
+            id="adaptive-architecture",
+            check=start_checks.adaptive_architecture,
+            says="The target's layers allow adaptive verification.",
+            source="vllm/v1/worker/gpu/spec_decode/adaptive_verification.py: make known-names",
+            releases="0.28 to 0.33",
+            engine=True,
+        ),
+        Rule(
+            id="model-runner",
+            check=start_checks.model_runner,
+            says="The model runner that the spec selects has all that it asks for.",
+            source="vllm/config/vllm.py",
+            releases="0.28 to 0.33",
+            engine=True,
+        ),
+        Rule(
+            id="variable-values",
+            check=start_checks.engine_variable_values,
+            says="This release reads the variables that begin with VLLM_, and as they are written.",
+            source="vllm/envs.py: make known-names",
+            releases="0.28 to 0.33",
+            engine=True,
+        ),
+        Rule(
+            id="variables-of-fields",
+            check=start_checks.variables_of_fields,
+            says="No variable says otherwise than a field.",
+            source="__post_init__ in vllm/config/parallel.py",
+        ),
+        Rule(
+            id="visible-gpus",
+            check=spec_checks.visible_gpus,
+            says="The engine sees the GPUs that the device plugin gives its pod.",
+            source="kubernetes: pkg/kubelet/kubelet_pods.go; CUDA's environment variables",
+        ),
+        Rule(
             id="graphs-fit",
             check=engine_checks.fitting_graphs,
             says="CUDA graphs of all depths fit together.",
@@ -240,6 +277,12 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=engine_checks.profiled_context,
             says="Adaptive verification knows the context of the traffic.",
             source="vllm/v1/worker/gpu/spec_decode/adaptive_verification.py",
+        ),
+        Rule(
+            id="hub-variables",
+            check=spec_checks.hub_variables,
+            says="The engine looks for weights where they lie.",
+            source="huggingface_hub/constants.py",
         ),
         Rule(
             id="kv-transfer",

@@ -12,19 +12,22 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api.accelerators import AMD, vendor_of
 from fathom.api.names import bad_label_names
 from fathom.api.pod_fields import AccessMode, amount_of
 from fathom.api.problem import Problem, warning
 from fathom.api.rules import CREATION_RULES
 from fathom.engine.start import parsed_version
-from fathom.manifests.cache import wanted_fetch
+from fathom.manifests.cache import HUB_HOME, HUB_OFF, HUB_PLACES, is_hub_id, is_on, wanted_fetch
 from fathom.manifests.template_parts import parts
 from fathom.model_facts import is_model_name
 from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
+from fathom.text import counted
 from fathom.validation.candidate import Candidate
 from fathom.validation.merged_template import two_values
 from fathom.validation.pod_template_errors import OWN_PREFIX, own_variable_sentence
 from fathom.validation.size_checks import GIB
+from fathom.validation.start_checks import Variable, engine_variables
 
 _HUB_TOKEN: Final = re.compile(r"(?<![A-Za-z0-9_])(hf|api_org)_[A-Za-z0-9]{20,}")
 """As the Hugging Face Hub makes them: 34 letters and digits after the prefix, so far."""
@@ -44,6 +47,9 @@ _EXPERT_PARALLEL: Final = ("--enable-exp", "-ep")
 """Beginnings of --enable-expert-parallel, and its short name."""
 _ACCESS_MODES: Final = "spec.cache.accessModes"
 _MANY: Final = "write [ReadWriteMany], with a storage class that has it."
+_WHOLE_GPUS: Final = "NVIDIA_VISIBLE_DEVICES"
+_SOME_GPUS: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_LEFT_TO_CDI: Final = "void"
 
 
 def creation_rules(candidate: Candidate) -> Iterator[Problem]:
@@ -313,3 +319,65 @@ def _texts(path: str, value: JsonValue) -> Iterator[tuple[str, str]]:
         case list():
             for index, child in enumerate(value):
                 yield from _texts(f"{path}[{index}]", child)
+
+
+def visible_gpus(candidate: Candidate) -> Iterator[Problem]:
+    """Variables that take a pod's GPUs out of the hands of its device plugin.
+
+    A container's own variable wins over the one of the device plugin
+    (kubernetes: pkg/kubelet/kubelet_pods.go). CUDA counts the GPUs of the container from 0, and
+    takes none from the first one on that is not there (CUDA C++ Programming Guide, CUDA
+    Environment Variables).
+    """
+    vendor, gpus = vendor_of(candidate.spec.node_pool), candidate.engine.layout.gpus_per_pod
+    for each in engine_variables(candidate):
+        if each.name == _WHOLE_GPUS and vendor is not AMD and each.value != _LEFT_TO_CDI:
+            yield warning(
+                each.path,
+                f"{each.name} overrides what the device plugin gives the container: it may see "
+                "GPUs of other pods, or none. Remove it.",
+            )
+        elif each.name in _SOME_GPUS and each.value is not None:
+            yield from _some_gpus(each, each.value, gpus)
+
+
+def _some_gpus(variable: Variable, value: str, gpus: int) -> Iterator[Problem]:
+    listed = [part.strip() for part in value.split(",")]
+    if any(part.startswith(("GPU-", "MIG-")) for part in listed):
+        yield warning(
+            variable.path,
+            f"{variable.name} names a GPU that the device plugin may give to another pod: remove "
+            "it.",
+        )
+        return
+    valid: list[int] = []
+    for part in listed:
+        if not (part.isdecimal() and int(part) < gpus):
+            break
+        valid.append(int(part))
+    seen = len(set(valid))
+    if seen < gpus:
+        yield Problem(
+            field=variable.path,
+            message=f"{variable.name} lets the engine see {seen} of its pod's "
+            f"{counted(gpus, 'GPU')}, which each pod counts from 0, and it needs them all: "
+            "remove it.",
+        )
+
+
+def hub_variables(candidate: Candidate) -> Iterator[Problem]:
+    """A claim that its user filled, where the engine may look in another place of it.
+
+    Source: HF_HOME of the engine's container is ours (`fathom.manifests.engine_env`), and the hub's
+    client looks below `hub/` of it (huggingface_hub/constants.py).
+    """
+    spec, found = candidate.spec, engine_variables(candidate)
+    off = next((each for each in found if each.name in HUB_OFF and is_on(each.value)), None)
+    placed = any(each.name in HUB_PLACES for each in found)
+    if off is not None and spec.cache.exists and is_hub_id(spec.model.id) and not placed:
+        yield warning(
+            off.path,
+            f"with {off.name} the engine finds weights in {HUB_HOME}/hub alone: set HF_HOME in "
+            "spec.engine.env, to /cache if the claim has hub/ at its root, or to "
+            f"{HUB_HOME} if it is there.",
+        )

@@ -86,7 +86,7 @@ def test_an_option_of_other_releases_is_told_with_them() -> None:
     (doubt,) = unknown_names(candidate(sd))
     assert f"vLLM {newest} does not know {gone} and would not start; {oldest}" in doubt.message
     assert doubt.message.endswith(": remove it, or change spec.engine.image.")
-    before = resource({"engine.image": f"v:v{oldest}", "engine.args": [gone]})
+    before = resource({"engine.image": f"vllm:v{oldest}", "engine.args": [gone]})
     assert list(unknown_names(candidate(before))) == []
 
 
