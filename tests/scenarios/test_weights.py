@@ -536,3 +536,18 @@ async def test_the_claim_is_made_once_belongs_to_nobody_and_grows_without_new_po
     harness.edit({"cache": {}, "rollout": {"canaryMinutes": 0}})
     await harness.until_rolled()
     assert len(harness.kube.all_of(PERSISTENT_VOLUME_CLAIM)) == 1
+
+
+async def test_a_replica_that_is_compared_without_drafts_loads_the_commit_of_the_others() -> None:
+    harness = await fetched(replicas=3)
+    harness.edit({"speculation.drafting": "Canary"})
+    for _ in range(60):
+        harness.clock.at_s += await harness.tick() or 0
+        harness.play_controllers()
+        if len(harness.kube.all_of(DEPLOYMENT)) > 1:
+            break
+    found = [container(each)["args"] for each in harness.kube.all_of(DEPLOYMENT)]
+    without = [args for args in found if "--speculative-config" not in args]
+    assert len(found) == 2
+    assert [after(args, "--revision") for args in without] == [COMMIT]
+    assert len(harness.kube.all_of(JOB)) == 1

@@ -131,7 +131,8 @@ def desired_state(
     carried, stable = wanted, None
     if arm is not None and given.compares:
         if rollout is not None and rollout.on_trial:
-            carried, stable, revision = arm.sd, wanted, arm.revision
+            # It loads what the others load: a fetch for its models alone would have another name.
+            carried, stable, revision = pinned(arm.sd, weights.fetched), wanted, arm.revision
     elif rollout is not None and rollout.stage is Stage.ROLLED_BACK:
         earlier = earlier_spec(objects.resource, after.stable_spec)
         if earlier is not None:
