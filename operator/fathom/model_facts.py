@@ -1,7 +1,7 @@
 """What is known of a model without its weights: its config.json, its files, or why nothing is."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Self
@@ -9,27 +9,36 @@ from typing import Final, Self
 from pydantic import JsonValue
 
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.model_layers import Layers, has_experts, layers_of
 
 _Document = Mapping[str, JsonValue]
 
 _FP8_BITS: Final = 8
 _LONGEST_NAME: Final = 128
 _MOST_ARCHITECTURES: Final = 8
+_MOST_LAYERS: Final = 1024
 _LARGEST_COUNT: Final = 1 << 53
 """What a float holds exactly. A larger one is no size of anything."""
-_NESTED: Final = ("text_config", "transformer_layer_config")
+_LAYERS: Final = "transformer_layer_config"
+_NESTED: Final = ("text_config", _LAYERS)
 """Where the language model stands if not at the top: in a multimodal model, and in a draft in the
 format of vLLM's speculators library (vllm/transformers_utils/configs/speculators)."""
-_EXPERTS: Final = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
-_EXPERTS_HINT: Final = re.compile(r"moe|expert|mixtral|deepseek|dbrx|jamba", re.IGNORECASE)
+_EAGLE_KEYS: Final = (
+    "draft_vocab_size",
+    "eagle_config",
+    "eagle_aux_hidden_state_layer_ids",
+    "num_aux_hidden_states",
+    "target_hidden_size",
+    "norm_before_fc",
+    "norm_before_residual",
+    "fc_norm",
+    "norm_output",
+)
+"""Keys that only a draft of EAGLE 3 has."""
 _HUB_ID: Final = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(:\w[\w.-]*)?", re.ASCII)
 """`organisation/name` or `name`; after a colon, the quantisation of a GGUF file."""
 _STREAMED: Final = ("s3://", "gs://", "az://")
 """`SUPPORTED_SCHEMES` in vllm/transformers_utils/runai_utils.py."""
-SINGLE_FILE: Final = "model.safetensors"
-_SUFFIX: Final = ".safetensors"
-_LARGEST_BYTES: Final = 1 << 53
-"""Size of one file; a hub that reports more, or no whole number, reports nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +54,8 @@ class ModelConfig:
     kv_heads: int | None = None
     head_dim: int | None = None
     layers: int | None = None
+    hybrid: Layers | None = None
+    """Which layers keep a state for each request; None: none does."""
     vocab_size: int | None = None
     draft_vocab_size: int | None = None
     """Number of those tokens that a draft can propose."""
@@ -59,8 +70,22 @@ class ModelConfig:
     fc_norm: bool = False
     norm_output: bool = False
     use_aux_hidden_state: bool = True
+    aux_layers: tuple[int, ...] = ()
+    """Layers of the target whose hidden states a draft reads, as named at the top."""
+    eagle_config_layers: tuple[int, ...] = ()
+    """The same, as `eagle_config` names them."""
+    aux_hidden_states: int | None = None
+    """How many such layers there are."""
+    eagle_keys: bool = False
+    """Whether it has a key that only a draft of EAGLE 3 has."""
+    trained_for: tuple[str, ...] = ()
+    """Architectures of the target that a draft was trained for."""
+    target_layers: int | None = None
+    """Layers of the target that a draft was trained for."""
     speculators_type: str = ""
     """Method of a draft in the speculators format."""
+    layer_type: str = ""
+    """`model_type` of such a draft's layers."""
     remote_code: bool = False
     """Whether the repository brings classes of its own."""
     fp8_kv_cache: bool = False
@@ -76,6 +101,18 @@ class ModelConfig:
         return bool(self.kv_lora_rank)
 
     @property
+    def attention_layers(self) -> int:
+        """Layers that keep a KV cache; 0: not known."""
+        return (self.layers if self.hybrid is None else self.hybrid.attention) or 0
+
+    @property
+    def like_eagle3(self) -> bool:
+        """Whether anything in it says that it is a draft of EAGLE 3."""
+        named = any("eagle3" in name.lower() for name in self.architectures)
+        beside = self.speculators_type or self.draft_vocab_size is not None or self.remote_code
+        return bool(named or beside or self.eagle_keys or self.fc_norm or self.norm_output)
+
+    @property
     def architecture(self) -> str:
         """The first, which is what vLLM looks for first; empty: none is named."""
         return self.architectures[0] if self.architectures else ""
@@ -84,16 +121,13 @@ class ModelConfig:
     def from_json(cls, document: _Document) -> Self:
         """Read a config.json. Never raises: a value of another type counts as not said."""
         text = _language_model(document)
-        eagle = document.get("eagle_config")
-        aux = eagle.get("use_aux_hidden_state") if isinstance(eagle, dict) else None
-        architectures = document.get("architectures")
-        listed = architectures if isinstance(architectures, list) else []
+        speculators = _text(document, "speculators_model_type")
+        # Of such a draft vLLM reads these where its layers are described, and the first at the top.
+        drafting = _inner(document, _LAYERS) if speculators else document
+        eagle = _inner(drafting, "eagle_config")
+        verifier = _inner(_inner(document, "speculators_config"), "verifier")
         return cls(
-            architectures=tuple(
-                name[:_LONGEST_NAME]
-                for name in listed[:_MOST_ARCHITECTURES]
-                if isinstance(name, str)
-            ),
+            architectures=_names(document),
             model_type=_text(document, "model_type") or _text(text, "model_type"),
             hidden_size=_count(text, "hidden_size"),
             target_hidden_size=_count(document, "target_hidden_size"),
@@ -101,6 +135,7 @@ class ModelConfig:
             kv_heads=_count(text, "num_key_value_heads"),
             head_dim=_count(text, "head_dim"),
             layers=_count(text, "num_hidden_layers"),
+            hybrid=layers_of(text),
             vocab_size=_count(text, "vocab_size"),
             draft_vocab_size=_count(document, "draft_vocab_size"),
             max_position_embeddings=_count(text, "max_position_embeddings"),
@@ -108,15 +143,22 @@ class ModelConfig:
             rope_scaled=_rope_scaled(text),
             kv_lora_rank=_count(text, "kv_lora_rank"),
             qk_rope_head_dim=_count(text, "qk_rope_head_dim"),
-            nextn_predict_layers=_count(text, "num_nextn_predict_layers"),
+            nextn_predict_layers=_nextn_layers(text),
             # At the top level only; inside `eagle_config` vLLM does not look for them.
             fc_norm=document.get("fc_norm") is True,
             norm_output=document.get("norm_output") is True,
-            use_aux_hidden_state=aux is not False,
-            speculators_type=_text(document, "speculators_model_type"),
+            use_aux_hidden_state=eagle.get("use_aux_hidden_state") is not False,
+            aux_layers=_layers(document, "eagle_aux_hidden_state_layer_ids"),
+            eagle_config_layers=_layers(eagle, "eagle_aux_hidden_state_layer_ids"),
+            aux_hidden_states=_count(drafting, "num_aux_hidden_states"),
+            eagle_keys=any(key in document for key in _EAGLE_KEYS),
+            trained_for=_names(verifier),
+            target_layers=_count(text, "num_target_layers"),
+            speculators_type=speculators,
+            layer_type=_text(_inner(document, _LAYERS), "model_type"),
             remote_code=bool(document.get("auto_map")),
             fp8_kv_cache=_fp8_kv_cache(document),
-            has_experts=_has_experts(text),
+            has_experts=has_experts(text),
             hidden_streams=any(key in text for key in ("hc_mult", "hc_count")),
         )
 
@@ -130,6 +172,26 @@ def _language_model(document: _Document) -> _Document:
     return document
 
 
+def _inner(document: _Document, key: str) -> _Document:
+    """An object within; empty: there is none."""
+    inner = document.get(key)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _names(document: _Document) -> tuple[str, ...]:
+    listed = document.get("architectures")
+    names = listed[:_MOST_ARCHITECTURES] if isinstance(listed, list) else []
+    return tuple(name[:_LONGEST_NAME] for name in names if isinstance(name, str))
+
+
+def _layers(document: _Document, key: str) -> tuple[int, ...]:
+    """Numbers of layers; none where something else is among them."""
+    listed = document.get(key)
+    found = listed[:_MOST_LAYERS] if isinstance(listed, list) else []
+    layers = tuple(each for each in found if type(each) is int)
+    return layers if len(layers) == len(found) else ()
+
+
 def _text(document: _Document, key: str) -> str:
     value = document.get(key)
     return value[:_LONGEST_NAME] if isinstance(value, str) else ""
@@ -138,6 +200,12 @@ def _text(document: _Document, key: str) -> str:
 def _count(document: _Document, key: str) -> int | None:
     value = document.get(key)
     return value if type(value) is int and 0 <= value <= _LARGEST_COUNT else None
+
+
+def _nextn_layers(text: _Document) -> int | None:
+    """By either name: `hf_config_override` in vllm/config/speculative.py."""
+    found = _count(text, "num_nextn_predict_layers")
+    return _count(text, "mtp_num_hidden_layers") if found is None else found
 
 
 def _fp8_kv_cache(document: _Document) -> bool:
@@ -161,28 +229,6 @@ def _fp8_kv_cache(document: _Document) -> bool:
             return scheme.get("num_bits") == _FP8_BITS and scheme.get("type") == "float"
         case _:
             return False
-
-
-def _has_experts(text: _Document) -> bool | None:
-    """Source: `get_num_experts` in vllm/transformers_utils/model_arch_config_convertor.py.
-
-    A configuration class may have a default where the document says nothing: then some other key
-    or the name of the architecture hints at it.
-    """
-    counts = [text.get(key) for key in _EXPERTS]
-    blocks = text.get("block_configs")
-    counts += [
-        block.get("n_routed_experts")
-        for block in (blocks if isinstance(blocks, list) else ())
-        if isinstance(block, dict) and block.get("block_type") == "moe"
-    ]
-    if any(each and isinstance(each, int | list) for each in counts):
-        return True
-    named = " ".join(map(str, (text.get("architectures"), text.get("model_type"))))
-    hints = [named, *(key for key, value in text.items() if value)]
-    if "num_hidden_layers" not in text or any(_EXPERTS_HINT.search(each) for each in hints):
-        return None
-    return False
 
 
 def _rope_scaled(text: _Document) -> bool:
@@ -297,33 +343,3 @@ def is_model_name(name: str) -> bool:
     if name.startswith(("/", *_STREAMED)) or "$(" in name:
         return True
     return _HUB_ID.fullmatch(name) is not None
-
-
-def weight_bytes(sizes: Mapping[str, int | None]) -> int | None:
-    """Bytes of the weights that vLLM loads by default; None: unknown.
-
-    Taken from sizes of files and not from the hub's count of parameters, which is of numbers
-    before quantisation. Beside `model-*.safetensors` some repositories hold the same weights once
-    more as `consolidated.safetensors`, which vLLM leaves out
-    (`filter_duplicate_safetensors_files` in vllm/model_executor/model_loader/weight_utils.py).
-
-    Args:
-        sizes: in bytes, by path within the repository; None: unknown.
-    """
-    found = {path for path in sizes if path.endswith(_SUFFIX) and "/" not in path}
-    loaded = {path for path in found if path.startswith("model")} or found
-    total = 0
-    for path in loaded:
-        size = sizes[path]
-        if type(size) is not int or not 0 <= size <= _LARGEST_BYTES:
-            return None
-        total += size
-    return total or None
-
-
-def holds_d2t(tensors: Iterable[str]) -> bool:
-    """Whether there is a table from draft tokens to target tokens.
-
-    vLLM takes any tensor for it whose name has `d2t` in it (`load_weights` in llama_eagle3.py).
-    """
-    return any("d2t" in name for name in tensors)

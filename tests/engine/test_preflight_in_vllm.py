@@ -1,5 +1,6 @@
 """Fathom's preflight against what vLLM itself says of the same config.json files."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,9 +8,13 @@ from typing import Any, Final
 
 import pytest
 
-from fathom.model_facts import ModelConfig
+from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.validation.hidden_state_checks import aux_layers_of
+from fathom.validation.model_input import preflight_input
 from fathom.validation.pair_checks import TARGETS_WITHOUT_EAGLE3, knows_eagle3_draft
+from fathom.validation.size_checks import state_cost
 from local_cluster.engine.releases import asked_releases
+from manifest_samples import resource
 from support.asked_vllm import AskVllm
 from support.model_pairs import NAMES, Pair
 
@@ -44,17 +49,148 @@ def case(pair: Pair) -> dict[str, Any]:
     }
 
 
+TARGET: Final[Mapping[str, Any]] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 12,
+    "vocab_size": 256,
+    "max_position_embeddings": 4096,
+    # In the speculators format nothing has a default.
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "attention_bias": False,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+}
+DRAFT: Final = {
+    **TARGET,
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "num_hidden_layers": 1,
+    "max_position_embeddings": 512,
+}
+FOUR: Final = [2, 4, 6, 9]
+
+
+def speculators(**layers: Any) -> Mapping[str, Any]:
+    """A draft in the speculators format."""
+    proposal = {"proposal_type": "greedy", "speculative_tokens": 3}
+    return {
+        "architectures": ["Eagle3DraftModel"],
+        "speculators_model_type": "eagle3",
+        "draft_vocab_size": 256,
+        "eagle_aux_hidden_state_layer_ids": FOUR,
+        "num_aux_hidden_states": 2,
+        "speculators_config": {
+            "algorithm": "eagle3",
+            "default_proposal_method": "greedy",
+            "proposal_methods": [proposal],
+            "verifier": {"name_or_path": "some/target", "architectures": TARGET["architectures"]},
+        },
+        "transformer_layer_config": {**DRAFT, **layers},
+    }
+
+
+DRAFTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "none named": DRAFT,
+    "at the top": {**DRAFT, "eagle_aux_hidden_state_layer_ids": FOUR},
+    "counted": {**DRAFT, "eagle_aux_hidden_state_layer_ids": FOUR, "num_aux_hidden_states": 4},
+    "in eagle_config": {**DRAFT, "eagle_config": {"eagle_aux_hidden_state_layer_ids": FOUR}},
+    "speculators": speculators(),
+    "speculators, counted": speculators(num_aux_hidden_states=4),
+    "speculators, qwen3": speculators(model_type="qwen3", head_dim=32),
+}
+
+
+DELTA_NET: Final = {
+    "num_hidden_layers": 48,
+    "full_attention_interval": 4,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 48,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+    "mamba_ssm_dtype": "float32",
+}
+MAMBA: Final = {
+    "num_hidden_layers": 8,
+    "hybrid_override_pattern": "MEMEM*ME",
+    "mamba_num_heads": 128,
+    "mamba_head_dim": 64,
+    "n_groups": 6,
+    "ssm_state_size": 128,
+    "conv_kernel": 4,
+}
+STATES: Final = {
+    f"{kind} {mode} {depth} on {gpus}": {
+        "kind": kind,
+        "sizes": (gpus, *sizes),
+        "layers": layers,
+        "depth": depth,
+        "mode": mode,
+        "gpus": gpus,
+        "config": config,
+    }
+    for kind, sizes, layers, config in (
+        ("gated_delta_net_state_shape", (16, 48, 128, 128, 4), 36, DELTA_NET),
+        ("mamba2_state_shape", (128 * 64, 6, 128, 64, 128, 4), 4, MAMBA),
+    )
+    for mode, depth, gpus in (("none", 2, 1), ("align", 7, 8))
+}
+
+
 @pytest.fixture(scope="module", params=asked_releases(os.environ))
-def told(request: pytest.FixtureRequest, ask_vllm: AskVllm) -> Mapping[str, Any]:
+def told(
+    request: pytest.FixtureRequest, ask_vllm: AskVllm, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Any]:
     """What one release of vLLM says."""
+    folder = tmp_path_factory.mktemp("drafts")
+    for name, config in {"target": TARGET, **DRAFTS}.items():
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps(config), encoding="utf-8")
     pairs = {
         f"{kind}/{name}": case(Pair.read(kind, name))
         for kind in ("good", "broken")
         for name in NAMES
     }
-    question = {"pairs": pairs, "targets": sorted(TARGETS_WITHOUT_EAGLE3)}
+    drafts = {
+        name: {
+            "target": str(folder / "target"),
+            "gpus": 1,
+            "speculative": {
+                "method": "eagle3",
+                "model": str(folder / name),
+                "num_speculative_tokens": 3,
+            },
+        }
+        for name in DRAFTS
+    }
+    question = {
+        "pairs": pairs,
+        "targets": sorted(TARGETS_WITHOUT_EAGLE3),
+        "drafts": drafts,
+        "states": STATES,
+    }
     found: Mapping[str, Any] = ask_vllm(PROBE, question, release=request.param)
-    return found
+    return {**found, "release": request.param}
+
+
+@pytest.mark.parametrize("name", DRAFTS)
+def test_layers_room_and_positions_are_as_vllm_has_them(told: Mapping[str, Any], name: str) -> None:
+    spec = {"engine.image": f"vllm/vllm-openai:v{told['release']}", "draft.id": "some/draft"}
+    target, draft = (
+        ModelFacts(config=ModelConfig.from_json(each)) for each in (TARGET, DRAFTS[name])
+    )
+    found = aux_layers_of(preflight_input(resource(spec).engine, target, draft))
+
+    assert found is not None
+    theirs = told["drafts"][name]
+    assert theirs["layers"] == (list(found.layers or ()) if found.named else [])
+    assert theirs["cost"] == found.capacity
+    # Stretched to --max-model-len, as `draft_positions` has it.
+    assert theirs["positions"] == 1024
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,6 +206,22 @@ def test_vllm_refuses_what_fathom_refuses(told: Mapping[str, Any], name: str) ->
 @pytest.mark.parametrize("name", sorted(NOTICED_LATER))
 def test_some_of_it_vllm_notices_late_or_never(told: Mapping[str, Any], name: str) -> None:
     assert told["refusals"][f"broken/{name}"] == ""
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_are_as_large_as_vllm_has_them(told: Mapping[str, Any], name: str) -> None:
+    case = STATES[name]
+    spec = {
+        "engine.tensorParallelSize": case["gpus"],
+        "engine.args": ["--no-enable-prefix-caching"] if case["mode"] == "none" else [],
+        "speculation.tokens": case["depth"],
+        "speculation.maxTokens": case["depth"],
+    }
+    target = ModelFacts(config=ModelConfig.from_json(case["config"]))
+    cost = state_cost(preflight_input(resource(spec).engine, target, ModelFacts()))
+
+    assert cost is not None
+    assert cost.request_bytes == told["states"][name]
 
 
 def test_the_targets_without_eagle_3_are_those_of_vllm(told: Mapping[str, Any]) -> None:

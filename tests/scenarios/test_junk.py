@@ -12,7 +12,11 @@ from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
 from support.loop_harness import KEY, LoopHarness
 
 TARGET, DRAFT, OTHER = ModelRef("org/target"), ModelRef("org/draft"), ModelRef("org/other")
-FITS = ModelFacts(config=ModelConfig(hidden_size=64))
+FITS = ModelFacts(
+    config=ModelConfig(
+        architectures=("Eagle3LlamaForCausalLM",), hidden_size=64, vocab_size=256, layers=1
+    )
+)
 DOWN = ModelFacts(absence=Absence.UNREACHABLE, explanation="it does not answer")
 HUB_IS_DOWN = {TARGET: DOWN, DRAFT: DOWN, OTHER: DOWN}
 

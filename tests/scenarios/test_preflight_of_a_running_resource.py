@@ -1,6 +1,8 @@
 """What a loop does when more becomes known of its models."""
 
 import asyncio
+import json
+from typing import Any
 
 from fathom.cluster.kinds import DEPLOYMENT
 from fathom.model_facts import ModelConfig, ModelFacts, ModelRef
@@ -12,7 +14,11 @@ from support.waiting import turns, until
 
 TARGET = ModelRef("org/target")
 DRAFT = ModelRef("org/draft", "v1")
-FITS = ModelFacts(config=ModelConfig(hidden_size=64))
+FITS = ModelFacts(
+    config=ModelConfig(
+        architectures=("Eagle3LlamaForCausalLM",), hidden_size=64, vocab_size=256, layers=1
+    )
+)
 OTHER = ModelFacts(config=ModelConfig(hidden_size=32))
 
 CHANGES = {"model.id": TARGET.id, "draft.id": DRAFT.id, "draft.revision": DRAFT.revision}
@@ -88,3 +94,66 @@ async def test_a_pair_known_not_to_fit_starts_nothing() -> None:
 
     assert harness.kube.names(DEPLOYMENT) == []
     assert harness.condition("DraftCompatible")["status"] == "False"
+
+
+HYBRID = ModelFacts(
+    config=ModelConfig.from_json(
+        {
+            "architectures": ["Qwen3NextForCausalLM"],
+            "model_type": "qwen3_next",
+            "num_hidden_layers": 48,
+            "full_attention_interval": 4,
+            "linear_num_value_heads": 32,
+            "num_nextn_predict_layers": 1,
+        }
+    )
+)
+MTP = {
+    "model.id": TARGET.id,
+    "draft.id": None,
+    "draft.method": "mtp",
+    "speculation.tokens": 2,
+    "rollout.canaryMinutes": 0,
+}
+
+
+async def deepest(harness: LoopHarness) -> set[int]:
+    """The depths that the engines of all workloads are sized for."""
+    found = [
+        await harness.kube.get(DEPLOYMENT, "llm", name) for name in harness.kube.names(DEPLOYMENT)
+    ]
+    specs: list[Any] = [each["spec"] for each in found if each is not None]
+    args = (each["template"]["spec"]["containers"][0]["args"] for each in specs)
+    configs = (json.loads(each[each.index("--speculative-config") + 1]) for each in args)
+    return {config["num_speculative_tokens"] for config in configs}
+
+
+async def test_a_hybrid_target_has_space_for_tokens_whatever_the_hub_says_later() -> None:
+    harness = LoopHarness(MTP, models={TARGET: HYBRID})
+    await harness.until_ready()
+    names = harness.kube.names(DEPLOYMENT)
+    assert await deepest(harness) == {2}
+
+    harness.models[TARGET] = NOT_YET
+    harness.restart()
+    await harness.until_ready()
+    assert (harness.kube.names(DEPLOYMENT), await deepest(harness)) == (names, {2})
+    assert harness.condition("Progressing")["reason"] == "UpToDate"
+
+
+async def test_a_hybrid_target_that_runs_keeps_its_depths() -> None:
+    harness = LoopHarness(MTP, models={TARGET: NOT_YET})
+    await harness.until_ready()
+    harness.clock.at_s += PATIENCE_S
+    await harness.until_ready()
+    names = harness.kube.names(DEPLOYMENT)
+    assert await deepest(harness) == {7}
+
+    harness.models[TARGET] = HYBRID
+    harness.told[TARGET]()
+    await harness.until_ready()
+    assert (harness.kube.names(DEPLOYMENT), await deepest(harness)) == (names, {7})
+
+    harness.edit({"engine.user": 2000})
+    await harness.until_rolled()
+    assert await deepest(harness) == {2}

@@ -16,7 +16,11 @@ from fathom.runtime.loop import RESYNC_S
 from support.loop_harness import LoopHarness
 
 TARGET, A, B = ModelRef("org/target"), ModelRef("org/a"), ModelRef("org/b")
-FITS = ModelFacts(config=ModelConfig(hidden_size=64))
+FITS = ModelFacts(
+    config=ModelConfig(
+        architectures=("Eagle3LlamaForCausalLM",), hidden_size=64, vocab_size=256, layers=1
+    )
+)
 UNFIT = ModelFacts(config=ModelConfig(hidden_size=32))
 DOWN = ModelFacts(absence=Absence.UNREACHABLE, explanation="it does not answer")
 GATED = ModelFacts(absence=Absence.GATED, explanation="it is gated")

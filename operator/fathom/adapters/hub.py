@@ -36,20 +36,14 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined] # documented, 
 from fathom import __version__
 from fathom.adapters.model_files import (
     MAX_CONFIG_BYTES,
+    SINGLE_FILE,
     UnreadableConfigError,
+    holds_d2t,
     parse_config,
     read_bytes,
-)
-from fathom.model_facts import (
-    SINGLE_FILE,
-    Absence,
-    ModelConfig,
-    ModelFacts,
-    ModelRef,
-    Weights,
-    holds_d2t,
     weight_bytes,
 )
+from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef, Weights
 from fathom.text import scrubbed
 
 TIMEOUT_S: Final = 10.0

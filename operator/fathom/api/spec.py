@@ -106,7 +106,8 @@ class SpeculationSpec(ApiModel):
     `tokens` needs new pods."""
     max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS_LIMIT)] | None = None
     """The deepest that the engine is sized for; default: the largest of `depths` or, without them,
-    the larger of 7 and `tokens`. Changing it needs new pods."""
+    the larger of 7 and `tokens`; for a new resource whose target keeps states (Mamba, linear
+    attention), `tokens`. Changing it needs new pods."""
     min_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS_LIMIT)] = 1
     """The shallowest the tuner may go; 0 allows it to stop speculating."""
     depths: Annotated[tuple[_Depth, ...], Field(min_length=1, max_length=_DEPTHS)] | None = None

@@ -9,7 +9,7 @@ import typer
 from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import ModelHub
-from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.spec import DEFAULT_MAX_TOKENS, SpeculativeDeploymentSpec
 from fathom.cli.check_report import (
     CheckList,
     CheckReport,
@@ -41,8 +41,14 @@ from fathom.rollout.comparison import HAS
 from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
 from fathom.rollout.revision import revision_of
 from fathom.validation.engine_checks import graph_price
-from fathom.validation.model_input import PreflightInput
-from fathom.validation.size_checks import GIB, GraphCost, graph_cost, memory_estimate
+from fathom.validation.model_input import PreflightInput, with_deepest
+from fathom.validation.size_checks import (
+    GIB,
+    GraphCost,
+    graph_cost,
+    memory_estimate,
+    state_cost,
+)
 
 _LONGEST_TIMEOUT_S: Final = 600.0
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -53,7 +59,7 @@ def report_of(file: str, resource: SpeculativeDeployment, judgement: Judgement) 
 
     Args:
         file: where it is from.
-        resource: that `parse` accepted.
+        resource: as it was judged.
         judgement: of it.
     """
     return CheckReport(
@@ -91,7 +97,7 @@ def _facts(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[tu
     spec, given = resource.spec, judgement.candidate.models
     verdict = judgement.candidate.verdict
     yield "draft", f"{verdict.reason}: {verdict.message}"
-    yield "depth", _depth(resource.engine)
+    yield "depth", _depth(resource.engine) + _states(given)
     if resource.engine.live:
         yield "CUDA graphs", _graphs(resource.engine)
     if compared := _compared(resource):
@@ -129,6 +135,26 @@ def _depth(engine: EngineProfile) -> str:
     more = f" With tokens {richer} there would be more between them." if richer else ""
     more += _synchronous(engine.start)
     return f"Live: one of {', '.join(map(str, chosen))}, starting at {speculation.tokens}.{more}"
+
+
+def _states(given: PreflightInput) -> str:
+    """What depth costs a hybrid target, where there is no space for more than `tokens`."""
+    engine, tokens = given.engine, given.spec.speculation.tokens
+    cost = state_cost(given)
+    if cost is None or not engine.live or engine.deepest > tokens:
+        return ""
+    if tokens >= DEFAULT_MAX_TOKENS:
+        return f" Depth cannot rise above {tokens}."
+    deeper = with_deepest(given, DEFAULT_MAX_TOKENS)
+    would, graphs = state_cost(deeper), ""
+    if given.captured is not None and deeper.captured is not None:
+        most, least = (graph_cost(each.captured) for each in (deeper, given) if each.captured)
+        graphs = f"; CUDA graphs {_gib(most.memory_bytes)}, for {_gib(least.memory_bytes)}"
+    return (
+        f" Depth cannot rise above {tokens}: the target keeps a state for each token that a "
+        f"request may draft, and {would.compared(cost) if would else ''}{graphs} "
+        f"(`maxTokens: {DEFAULT_MAX_TOKENS}`)."
+    )
 
 
 def _synchronous(start: EngineStart) -> str:
@@ -290,7 +316,8 @@ def check_command(
         if isinstance(document.parsed, SpeculativeDeployment):
             models = asyncio.run(_looked_up(document.parsed, hub))
             judgement = judged(document.parsed, models)
-            report = report_of(document.where, document.parsed, judgement)
+            resource = judgement.candidate.resource
+            report = report_of(document.where, resource, judgement)
             if server and not judgement.errors:
                 answer = server_answer(
                     judgement, namespace=namespace, context=context, kubeconfig=kubeconfig

@@ -145,7 +145,8 @@ def render(files: Files = None, *, filename: FilesByFlag = None) -> None:
     for document in read(manifests):
         resource = document.parsed
         if isinstance(resource, SpeculativeDeployment):
-            problems = judged(resource, _directories(resource)).errors
+            judgement = judged(resource, _directories(resource))
+            resource, problems = judgement.candidate.resource, judgement.errors
         else:
             problems = resource
         tell(document.where, problems)

@@ -15,7 +15,7 @@ from fathom.model_facts import ModelFacts, ModelRef
 from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
 from fathom.text import counted
-from fathom.validation.candidate import Candidate, candidate_of
+from fathom.validation.candidate import Candidate, as_sized, candidate_of
 from fathom.validation.chain import problems_of
 from fathom.validation.placement_checks import needed_kinds
 from fathom.validation.size_checks import GIB, graph_cost
@@ -87,13 +87,13 @@ class Judgement:
 
 
 def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]) -> Judgement:
-    """Judge a resource, for no cluster in particular.
+    """Judge a resource as a new one, for no cluster in particular.
 
     Args:
         resource: that `parse` accepted.
         models: what is known of the models that it names.
     """
-    candidate = candidate_of(resource, models)
+    candidate = candidate_of(as_sized(resource, models), models)
     found = problems_of(candidate)
     return Judgement(
         candidate=candidate,

@@ -44,6 +44,8 @@ SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
         "--kv-offloading-size": "--kv-offloading-s",
         "--kv-transfer-config": "--kv-t",
         "--load-format": "--load",
+        "--mamba-cache-dtype": "--mamba-cache-d",
+        "--mamba-ssm-cache-dtype": "--mamba-s",
         "--max-cudagraph-capture-size": "--max-cu",
         "--max-model-len": "--max-mo",
         "--max-num-batched-tokens": "--max-num-b",

@@ -6,13 +6,31 @@ from dataclasses import dataclass, field, replace
 from fathom.api.problem import Problem, Severity
 from fathom.cluster.manifest import Manifest
 from fathom.engine.profile import StartedAs
-from fathom.model_facts import ModelFacts, ModelRef, model_refs
+from fathom.model_facts import ModelFacts, ModelRef, model_refs, target_ref
 from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.specs import earlier_spec, good_spec_text, newest_of, whole_number
+from fathom.reconcile.specs import (
+    earlier_spec,
+    good_spec_text,
+    newest_of,
+    whole_number,
+    with_max_tokens,
+)
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.replicas import arm_of
-from fathom.rollout.revision import changed_restart_fields, rerendered, revisions_of
-from fathom.validation.candidate import Candidate, Cluster, candidate_of
+from fathom.rollout.revision import (
+    changed_restart_fields,
+    rerendered,
+    revision_of,
+    revisions_of,
+)
+from fathom.validation.candidate import (
+    Candidate,
+    Cluster,
+    candidate_of,
+    hybrid,
+    may_be_sized,
+    only_tokens,
+)
 from fathom.validation.chain import problems_of
 from fathom.validation.model_input import preflight_of
 from fathom.validation.model_verdict import DraftVerdict, check_draft
@@ -67,6 +85,7 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
     newest = newest_of(resource)
     verdict: DraftVerdict | None = None
     if isinstance(newest, SpeculativeDeployment):
+        newest, resource = _as_sized(newest, resource, by)
         revision = wanted_revision(newest, resource, by)
         candidate = _candidate(newest, revision, by)
         verdict, found = candidate.verdict, problems_of(candidate)
@@ -103,6 +122,34 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
         draft=verdict,
         awaited=_awaited(earlier.sd, by.models),
     )
+
+
+def _as_sized(
+    newest: SpeculativeDeployment, resource: Manifest, by: JudgedBy
+) -> tuple[SpeculativeDeployment, Manifest]:
+    """The newest spec as it is carried out, and the resource as if its user had written that.
+
+    A hybrid target has space for `tokens` and no more where its user leaves it open. Pods that were
+    started with more keep it until an edit asks for others. Where the hub has yet to say what the
+    target is, pods that were started so tell it.
+    """
+    if not may_be_sized(newest) or _has_pods(newest, resource, by):
+        return newest, resource
+    sized = newest.with_spec(only_tokens(newest.spec))
+    as_written = with_max_tokens(resource, newest.spec.speculation.tokens)
+    keeps_states = hybrid(newest, by.models)
+    if keeps_states or target_ref(newest.spec) in _awaited(newest, by.models):
+        # Nobody can tell what pods are of which the name says nothing: they stay as they are.
+        told = not (by.at_rest and by.running)
+        if _has_pods(sized, as_written, by) or (keeps_states and told):
+            return sized, as_written
+    return newest, resource
+
+
+def _has_pods(sd: SpeculativeDeployment, resource: Manifest, by: JudgedBy) -> bool:
+    """Whether there is a workload that was made from this very spec, as far as can be told."""
+    there = {*by.running, *by.renderings}
+    return (_recorded(sd, resource, by) or next(_by_name(sd, by), "")) in there
 
 
 def _candidate(newest: SpeculativeDeployment, revision: str, by: JudgedBy) -> Candidate:
@@ -175,10 +222,15 @@ def wanted_revision(sd: SpeculativeDeployment, resource: Manifest, by: JudgedBy)
         resource: the same as it was read.
         by: what it is judged by.
     """
+    return _recorded(sd, resource, by) or _by_its_name(sd, by)
+
+
+def _recorded(sd: SpeculativeDeployment, resource: Manifest, by: JudgedBy) -> str:
+    """The revision that a spec was given; empty: none that is known."""
     for revision, earlier in _known(resource, by.checkpoint):
         if not changed_restart_fields(earlier, sd, revision, by.running.get(revision)):
             return revision
-    return _by_its_name(sd, by)
+    return ""
 
 
 def _known(
@@ -199,9 +251,16 @@ def _known(
 
 def _by_its_name(sd: SpeculativeDeployment, by: JudgedBy) -> str:
     """What this Fathom calls the spec, or what the one called it that started what runs."""
-    names = revisions_of(sd)
+    name = revision_of(sd)
     if by.checkpoint.specs():
-        return names[0]
+        return name
+    only = next(iter(by.running)) if by.at_rest and len(by.running) == 1 else name
+    return next(_by_name(sd, by), only)
+
+
+def _by_name(sd: SpeculativeDeployment, by: JudgedBy) -> Iterator[str]:
+    """Revisions that are there and whose names are those of this spec."""
+    names = revisions_of(sd)
     rerenderings = (
         each
         for each, rendering in by.renderings.items()
@@ -209,9 +268,7 @@ def _by_its_name(sd: SpeculativeDeployment, by: JudgedBy) -> str:
     )
     # The status may yet tell of a rollout to it, or of its veto.
     told = (by.checkpoint.rollout.revision,) if by.checkpoint.rollout else ()
-    found = (each for each in (*names, *rerenderings) if each in {*by.running, *told})
-    only = next(iter(by.running)) if by.at_rest and len(by.running) == 1 else names[0]
-    return next(found, only)
+    return (each for each in (*names, *rerenderings) if each in {*by.running, *told})
 
 
 def _replicas(resource: Manifest) -> int:

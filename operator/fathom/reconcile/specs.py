@@ -29,6 +29,13 @@ def good_spec_text(resource: Manifest) -> str:
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
 
 
+def with_max_tokens(resource: Manifest, tokens: int) -> Manifest:
+    """A resource whose spec parses, had its user written this `maxTokens`."""
+    spec = resource.get("spec")
+    written = spec if isinstance(spec, dict) else {}
+    return {**resource, "spec": _with_value(written, ("speculation", "maxTokens"), tokens)}
+
+
 def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeployment | None:
     """The resource as it was when its spec was last good.
 

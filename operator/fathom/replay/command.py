@@ -18,7 +18,7 @@ from fathom.api.names import bad_label_names, pod_labels
 from fathom.cli.options import refuse
 from fathom.cluster.kinds import ObjectKey
 from fathom.page.rendering import recording_page
-from fathom.replay.page import ReplayPage
+from fathom.replay.page import ReplayPage, replay_view
 from fathom.replay.replay import Replay, ReplayResult
 from fathom.replay.report import write_page
 from fathom.replay.run import (
@@ -29,9 +29,8 @@ from fathom.replay.run import (
     feed_prometheus,
     refusing_replays,
     run,
+    settings_for,
 )
-from fathom.replay.settings import settings_for
-from fathom.replay.view import replay_view
 
 _AS_JSON: Final = TypeAdapter(ReplayResult)
 

@@ -1,20 +1,26 @@
-"""What one schedule would have gained over another on the recorded load. Pure.
+"""What would have been decided, and what one schedule would have gained over another. Pure.
+
+Decisions are in order of time, the same ones in a row put together.
 
 Each busy second of the recording counts once, at the relative gain of one depth over the other in
 its bucket: survival as it was believed at that time, since the traffic was that of that time; step
 times as the whole recording taught them, since the hardware is the same.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import exp, expm1
 
-from fathom.engine.depth import Depths
+from fathom.api.conditions import Reason
+from fathom.engine.depth import DepthDocument, Depths, Schedule
 from fathom.measurement.counters import EngineCounts, PodCounters
 from fathom.measurement.deltas import delta
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.policy.value import NO_GAIN, TWO_SIDED_Z, Evidence, Gain
 
 
@@ -190,3 +196,71 @@ class Unplugged:
             f"{rate}, acceptance length {1 + self.accepted_tokens / self.drafts:.2f} "
             f"at a mean depth of {self.draft_tokens / self.drafts:.1f}"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """A decision, or the same one several times in a row."""
+
+    at_s: float
+    """When it was first made (Unix seconds)."""
+    last_at_s: float
+    times: int
+    action: Action
+    reason: Reason
+    message: str
+    """As it was first put."""
+    expected_gain: float | None
+    schedule: Schedule
+    """Schedule of the document that it asked for."""
+    in_force: Schedule
+    """At that time."""
+
+
+@dataclass(slots=True)
+class Chronicle:
+    """All that the tuner decided."""
+
+    decisions: list[Occurrence] = field(default_factory=list)
+    """Those to hold are only counted."""
+    _holds: Counter[Reason] = field(default_factory=Counter)
+    _alarms: dict[tuple[str, float], Alarm] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> Mapping[Reason, int]:
+        """How often it held, by reason."""
+        return dict(self._holds)
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Every alarm that was raised."""
+        return tuple(self._alarms.values())
+
+    def add(self, decision: TuningDecision, in_force: DepthDocument, at_s: float) -> None:
+        """Enter a decision that was made with this document in force."""
+        for alarm in decision.alarms:
+            self._alarms.setdefault((alarm.kind, alarm.since_s), alarm)
+        if decision.action is Action.HOLD:
+            self._holds[decision.reason] += 1
+            return
+        made = Occurrence(
+            at_s=at_s,
+            last_at_s=at_s,
+            times=1,
+            action=decision.action,
+            reason=decision.reason,
+            message=decision.message,
+            expected_gain=decision.expected_gain,
+            schedule=decision.document.schedule,
+            in_force=in_force.schedule,
+        )
+        before = self.decisions[-1] if self.decisions else None
+        if before is not None and _what(before) == _what(made):
+            self.decisions[-1] = replace(before, last_at_s=at_s, times=before.times + 1)
+        else:
+            self.decisions.append(made)
+
+
+def _what(decision: Occurrence) -> tuple[Action, Reason, Schedule, Schedule]:
+    """What was decided, whatever the numbers in its sentence."""
+    return decision.action, decision.reason, decision.schedule, decision.in_force

@@ -14,8 +14,7 @@ from fathom.engine.depth import DepthDocument, buckets, depths_of, flat, schedul
 from fathom.measurement.counters import PodCounters
 from fathom.measurement.deltas import CLOCK_TOLERANCE_S
 from fathom.replay import estimate
-from fathom.replay.decision_log import Chronicle, Occurrence
-from fathom.replay.estimate import BusyTime, Estimate, Unplugged, Window
+from fathom.replay.estimate import BusyTime, Chronicle, Estimate, Occurrence, Unplugged, Window
 from fathom.replay.recording import RecordedDepths
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.checks.probing import planned_s

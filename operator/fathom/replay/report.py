@@ -17,8 +17,7 @@ from fathom.page.resource_view import resource_view
 from fathom.page.subject import Subject
 from fathom.replay.page import ReplayPage
 from fathom.replay.replay import Replay
-from fathom.replay.run import feed_files, refusing_replays, run
-from fathom.replay.settings import settings_for
+from fathom.replay.run import feed_files, refusing_replays, run, settings_for
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -89,3 +89,40 @@ def candidate_of(
         cluster=cluster,
         accepted=accepted,
     )
+
+
+def as_sized(
+    resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]
+) -> SpeculativeDeployment:
+    """A new resource as it is carried out: a hybrid target has space for `tokens` and no more.
+
+    Space for a deeper draft costs each running request a state for each token of it, whatever is
+    drafted, and nothing can measure that: the tuner's own baseline runs in the same engine. It is
+    the user's to ask for, by `maxTokens` or `depths`.
+
+    Args:
+        resource: whose pods are yet to start.
+        models: what is known of the models that it names.
+    """
+    return resource.with_spec(only_tokens(resource.spec)) if hybrid(resource, models) else resource
+
+
+def hybrid(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]) -> bool:
+    """Whether the space for its drafts is states, and left to Fathom."""
+    if not may_be_sized(resource):
+        return False
+    return preflight_of(resource.engine, models).keeps_states
+
+
+def may_be_sized(resource: SpeculativeDeployment) -> bool:
+    """Whether its deepest depth is left to Fathom, and matters."""
+    speculation = resource.spec.speculation
+    left_to_us = speculation.max_tokens is None and speculation.depths is None
+    return left_to_us and resource.engine.live and resource.spec.drafts
+
+
+def only_tokens(spec: SpeculativeDeploymentSpec) -> SpeculativeDeploymentSpec:
+    """The spec with space for drafts of `tokens`."""
+    speculation = spec.speculation
+    sized = speculation.model_copy(update={"max_tokens": speculation.tokens})
+    return spec.model_copy(update={"speculation": sized})

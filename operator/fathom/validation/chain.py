@@ -273,6 +273,13 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             source="schedule() in vllm/v1/core/sched/scheduler.py",
         ),
         Rule(
+            id="hybrid-states",
+            check=engine_checks.memory_of_states,
+            says="A hybrid target has memory for the states of as many requests as are to run.",
+            source="vllm/v1/kv_cache_interface.py, config/compilation.py",
+            releases="0.28 to 0.33",
+        ),
+        Rule(
             id="profiled-context",
             check=engine_checks.profiled_context,
             says="Adaptive verification knows the context of the traffic.",

@@ -27,6 +27,8 @@ from fathom.engine.graph_sizes import ceiling, sets_graphs
 from fathom.engine.profile import EngineProfile
 from fathom.engine.start import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
 from fathom.validation.candidate import Candidate
+from fathom.validation.model_input import with_deepest
+from fathom.validation.size_checks import state_cost
 
 """Whose first pass goes over the tokens of the target's step, with graphs of the same sizes."""
 _HOPPER: Final = 9
@@ -257,4 +259,28 @@ def profiled_context(candidate: Candidate) -> Iterator[Problem]:
             f"them costs at {PROFILED_BY_DEFAULT} tokens of context, measured once at start. With "
             "shorter contexts it cuts what is nearly free: set it to the mean context of your "
             "requests, which `fathom explain` shows.",
+        )
+
+
+def memory_of_states(candidate: Candidate) -> Iterator[Problem]:
+    """What a hybrid target's states cost where there is space for deeper drafts, or for too few."""
+    given, engine = candidate.models, candidate.engine
+    cost, tokens = state_cost(given), candidate.spec.speculation.tokens
+    if cost is None or not candidate.spec.drafts:
+        return
+    if engine.live and engine.deepest > tokens:
+        least = state_cost(with_deepest(given, tokens))
+        yield warning(
+            "spec.speculation.maxTokens",
+            "the target keeps a state for each token that a request may draft, whatever it drafts: "
+            f"{cost.compared(least)}. Set it to {tokens}, unless "
+            "deeper drafts are worth that.",
+        )
+    graphs = engine.start.captures_graphs
+    if graphs and cost.blocks is not None and cost.blocks < engine.max_num_seqs:
+        yield warning(
+            "spec.engine.args",
+            f"memory is left for some {cost.blocks} states of the target's layers, and vLLM does "
+            f"not start with fewer than --max-num-seqs ({engine.max_num_seqs}): set that to "
+            f"{max(1, cost.requests or 0)}, as many requests as fit at depth {engine.deepest}.",
         )

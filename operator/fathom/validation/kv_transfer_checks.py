@@ -66,6 +66,7 @@ def kv_transfer_warnings(candidate: Candidate) -> Iterator[Problem]:
             f"every pod gives {address} as its address, and no other engine finds it there: set "
             f"{_SIDE_CHANNEL} with valueFrom.fieldRef.fieldPath: status.podIP.",
         )
+    yield from _another_depth(candidate)
     fetches = any(each.get("kv_role") != "kv_producer" for each in nixl)
     # It is the outermost whose policy holds.
     if fetches and stated.get("kv_load_failure_policy") != "recompute":
@@ -74,6 +75,22 @@ def kv_transfer_warnings(candidate: Candidate) -> Iterator[Problem]:
             "a request whose KV cache cannot be fetched any more, such as when a rollout replaces "
             'the pod that has it, fails: with "kv_load_failure_policy": "recompute" in '
             f"{_OPTION} the engine reads the prompt itself instead.",
+        )
+
+
+def _another_depth(candidate: Candidate) -> Iterator[Problem]:
+    """States of a hybrid target are as large as the deepest depth asks, in both halves.
+
+    The convolution's has a column for each token of it (`MambaStateShapeCalculator` in
+    vllm/model_executor/layers/mamba/mamba_utils.py), and what NIXL compares does not have it.
+    """
+    if candidate.models.keeps_states:
+        yield warning(
+            "spec.speculation.maxTokens",
+            "the target has Mamba or linear-attention layers, so that both halves need the same "
+            "deepest depth, or requests fail or are read twice: this half's is "
+            f"{candidate.engine.deepest}. vLLM does not compare them: set tokens or maxTokens of "
+            "the other half to that.",
         )
 
 

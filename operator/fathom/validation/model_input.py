@@ -1,7 +1,7 @@
 """What a preflight is made of: the spec, what is known of both models, and what the args say."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from packaging.version import Version
@@ -9,9 +9,9 @@ from packaging.version import Version
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem, Severity
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.argument_parser import kv_cache_dtype
+from fathom.engine.argument_parser import EngineArguments, kv_cache_dtype
 from fathom.engine.cuda_graphs import Captured
-from fathom.engine.profile import EngineProfile
+from fathom.engine.profile import EngineProfile, profile_of
 from fathom.model_facts import (
     NO_MODEL,
     Absence,
@@ -28,6 +28,8 @@ _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
 _REWRITE_WEIGHTS: Final = ("--quan", "-q", "--load-f", "--model-lo", "--cpu-off", "--offload")
 """Beginnings of options after which weights are not in memory as in their files: --quantization,
 --load-format, --model-loader-extra-config, --cpu-offload-gb, --offload-*."""
+_STATE_LAYOUT: Final = "VLLM_SSM_CONV_STATE_LAYOUT"
+_BYTES: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
 _UNKNOWN: Final = ModelFacts()
 LONGER_VARIABLE: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 _DRAFT: Final = "spec.draft.id"
@@ -51,6 +53,16 @@ class StatedArgs:
     """Bytes of one number in the KV cache."""
     max_batch: int = 256
     """The largest number of requests in one step, as far as it is known."""
+    prefix_states: int = 1
+    """States that a request keeps for prefix caching, where the target keeps any."""
+    names_states: bool = False
+    """Whether something is set that is of a target with states alone."""
+    replays_states: bool = False
+    """Whether no state is kept for drafts, as --use-replayssm asks."""
+    state_bytes: int | None = None
+    """Bytes of a number in a state; None: not stated."""
+    other_state_bytes: int = 2
+    """Bytes of a number in what a convolution keeps."""
     gpu_memory_utilization: float = 0.92
     """vLLM's default is that of vllm/config/cache.py in 0.32.0."""
 
@@ -79,6 +91,17 @@ class PreflightInput:
     def target_config(self) -> ModelConfig | None:
         """The target's, as vLLM will see it."""
         return None if self.stated.rewrites_config else self.target.config
+
+    @property
+    def keeps_states(self) -> bool:
+        """Whether some of the target's layers keep a state for each request and draft token.
+
+        Of one whose config.json is not at hand the arguments may tell.
+        """
+        if self.stated.replays_states:
+            return False
+        target = self.target_config
+        return self.stated.names_states if target is None else target.hybrid is not None
 
     @property
     def draft_config(self) -> ModelConfig | None:
@@ -119,6 +142,14 @@ def preflight_of(engine: EngineProfile, models: Mapping[ModelRef, ModelFacts]) -
     return preflight_input(engine, target, models.get(draft_ref(engine.spec), _UNKNOWN))
 
 
+def with_deepest(given: PreflightInput, depth: int) -> PreflightInput:
+    """The same, were this the deepest depth."""
+    spec = given.spec
+    speculation = spec.speculation.model_copy(update={"max_tokens": depth, "depths": None})
+    engine = profile_of(spec.model_copy(update={"speculation": speculation}))
+    return replace(given, engine=engine, captured=engine.captured)
+
+
 def stated_args(engine: EngineProfile) -> StatedArgs:
     """What `engine.args` and `engine.env` say that a preflight must know."""
     arguments = engine.arguments
@@ -133,9 +164,26 @@ def stated_args(engine: EngineProfile) -> StatedArgs:
         rewrites_weights=bool(arguments.beginning(*_REWRITE_WEIGHTS)),
         kv_cache_dtype=cache,
         kv_value_bytes=1 if cache.startswith("fp8") else defaults.kv_value_bytes,
+        prefix_states=_prefix_states(arguments),
+        names_states=bool(arguments.beginning("--mamba-", "--enable-mamba"))
+        or any(each.name == _STATE_LAYOUT for each in engine.spec.engine.env),
+        replays_states=bool(arguments.beginning("--use-rep")),
+        state_bytes=_BYTES.get(arguments.value("--mamba-ssm-cache-dtype") or ""),
+        other_state_bytes=_BYTES.get(
+            arguments.value("--mamba-cache-dtype") or "", defaults.other_state_bytes
+        ),
         max_batch=engine.max_num_seqs,
         gpu_memory_utilization=_share(share, defaults.gpu_memory_utilization),
     )
+
+
+def _prefix_states(arguments: EngineArguments) -> int:
+    """A hybrid model caches prefixes unless that is turned off.
+
+    `MambaModelConfig` in vllm/model_executor/models/config.py, 0.28 to 0.33, which then takes mode
+    `align` for `none`. Mode `all` keeps more, by the length of a request.
+    """
+    return 0 if arguments.beginning("--no-enable-pre") else 1
 
 
 def _share(text: str | None, default: float) -> float:

@@ -7,7 +7,7 @@ cannot be told. Refused is only what is certain to fail in the releases that wer
 names the module of vLLM that it judges by.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -15,7 +15,17 @@ from typing import Final
 from fathom.api.conditions import ConditionStatus, Reason
 from fathom.api.methods import METHODS, Method
 from fathom.api.problem import Problem, Severity
+from fathom.engine.capability_table import ARCHITECTURES
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.validation.hidden_state_checks import (
+    aux_layers,
+    aux_layers_of,
+    draft_positions,
+    hidden_size,
+    plain_model,
+    trained_for,
+    width_read,
+)
 from fathom.validation.model_input import PreflightInput, unknown
 from fathom.validation.pair_checks import (
     draft_architecture,
@@ -23,7 +33,6 @@ from fathom.validation.pair_checks import (
     draft_to_target_table,
     draft_vocabulary,
     engine_age,
-    hidden_size,
     multi_token_prediction,
     target_architecture,
     vocabularies,
@@ -72,6 +81,34 @@ def at_hand(given: PreflightInput) -> Problem | None:
     return None
 
 
+def says_enough(given: PreflightInput) -> Problem | None:
+    """Whether both config.json files say what a pair is compared by."""
+    if given.draft.source == TABLE:
+        return None
+    for config, named in (
+        (given.draft_config if given.has_draft else None, given.spec.draft.id),
+        (given.target_config, given.spec.model.id),
+    ):
+        lacks = [] if config is None else [*_lacks(config, given.spec.draft.method)]
+        if lacks:
+            return unknown(
+                f"the config.json of {named} does not say its {' and '.join(lacks)}, so that the "
+                "pair cannot be compared: vLLM says at start whether it fits."
+            )
+    return None
+
+
+def _lacks(config: ModelConfig, method: Method) -> Iterator[str]:
+    if method.takes_no_draft:
+        return
+    if not config.architectures and not config.speculators_type:
+        yield "architecture"
+    if method.row.reads_hidden_states and config.hidden_size is None:
+        yield "hidden_size"
+    if method is not Method.MTP and config.vocab_size is None:
+        yield "vocab_size"
+
+
 def engine_known(given: PreflightInput) -> Problem | None:
     """Releases differ, so which one it is must be known."""
     if given.version is not None:
@@ -85,9 +122,12 @@ def engine_known(given: PreflightInput) -> Problem | None:
 
 CHECKS: Final[tuple[Callable[[PreflightInput], Problem | None], ...]] = (
     engine_age,
+    plain_model,
     draft_architecture,
     target_architecture,
     hidden_size,
+    aux_layers,
+    trained_for,
     draft_vocabulary,
     vocabularies,
     draft_to_target_table,
@@ -95,10 +135,12 @@ CHECKS: Final[tuple[Callable[[PreflightInput], Problem | None], ...]] = (
     draft_heads,
     multi_token_prediction,
     maximum_length,
+    draft_positions,
     kv_cache,
     memory,
     draft_name,
     at_hand,
+    says_enough,
     engine_known,
 )
 
@@ -157,7 +199,7 @@ def check_draft(given: PreflightInput) -> DraftVerdict:
     return DraftVerdict(
         status=ConditionStatus.TRUE,
         reason=Reason.KNOWN_PAIR if from_table else Reason.COMPATIBLE,
-        message=f"{_subject(given, family)}, which vLLM {given.version} runs.",
+        message=f"{_subject(given, family)}, which vLLM {given.version} runs; {_compared(given)}.",
         family=family,
     )
 
@@ -187,6 +229,8 @@ def _family(given: PreflightInput) -> str:
         return method.row.family
     if draft is None:
         return ""
+    if not draft.like_eagle3:
+        return ""
     # EAGLE 3.1 is told from 3 by these two. `norm_before_fc` and `norm_before_residual` are other
     # things.
     return EAGLE_3_1 if draft.fc_norm and draft.norm_output else EAGLE_3
@@ -198,3 +242,37 @@ def _subject(given: PreflightInput, family: str) -> str:
         return f"{draft.id} is {family} ({given.draft.source})"
     source = draft.id or "no draft of its own"
     return f"{model.id} is served with method {draft.method} and {source}"
+
+
+def _compared(given: PreflightInput) -> str:
+    """What was compared, in words: nothing else is claimed."""
+    if not given.has_draft and given.spec.draft.method.takes_no_draft:
+        return "it loads no draft, so that there is nothing to compare"
+    found = ", ".join(_points(given))
+    return f"compared: {found}" if found else "nothing of it was compared"
+
+
+def _points(given: PreflightInput) -> Iterator[str]:
+    target, method = given.target_config, given.spec.draft.method
+    draft = given.draft_config if given.has_draft else target
+    if target is None or draft is None or given.version is None:
+        return
+    if method in ARCHITECTURES.methods and ARCHITECTURES.in_version(given.version):
+        yield "architecture"
+    if method is Method.MTP:
+        yield from _said("multi-token prediction layers", draft.nextn_predict_layers)
+        return
+    if width_read(given) is not None:
+        yield from _said("hidden size", target.hidden_size)
+    yield from _said("vocabulary", target.vocab_size)
+    if layers := aux_layers_of(given):
+        yield layers.shown
+    if draft.attention_heads and target.attention_heads:
+        yield "attention heads"
+    if method.row.reads_hidden_states:
+        yield from _said("positions", draft.max_position_embeddings)
+
+
+def _said(what: str, number: int | None) -> Iterator[str]:
+    if number is not None:
+        yield f"{what} {number}"

@@ -11,7 +11,7 @@ from fathom.api.methods import Method
 from fathom.api.problem import Problem
 from fathom.engine.capability_table import ARCHITECTURES, EAGLE31_ON_MLA
 from fathom.model_facts import ModelConfig
-from fathom.validation.model_input import PreflightInput, doubtful, refused
+from fathom.validation.model_input import PreflightInput, doubtful, refused, unknown
 
 _EAGLE3_DRAFTS: Final = frozenset(
     {
@@ -73,9 +73,25 @@ TYPES_WITHOUT_MTP: Final = frozenset(
 )
 """Values of `model_type` that vLLM turns into no multi-token prediction draft
 (`hf_config_override` in vllm/config/speculative.py). Not all there are."""
-TYPES_WITH_MTP: Final = frozenset({"deepseek_v3", "deepseek_v32", "glm_moe_dsa"})
-"""Values of `model_type` whose `num_nextn_predict_layers` vLLM takes for the number of such
-layers, and divides the depth by. Not all there are."""
+TYPES_WITH_MTP: Final = frozenset(
+    {
+        "deepseek_v3",
+        "deepseek_v32",
+        "ernie4_5_moe",
+        "exaone_moe",
+        "glm4_moe",
+        "glm_moe_dsa",
+        "nemotron_h",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "qwen3_5_moe_text",
+        "qwen3_5_text",
+        "qwen3_next",
+    }
+)
+"""Values of `model_type` of which vLLM takes the number of multi-token prediction layers from
+`num_nextn_predict_layers` or `mtp_num_hidden_layers`, and divides the depth by it. Not all there
+are."""
 _RENAMING: Final = ("eagle-", "eagle3", "dflash", "dspark")
 """In a draft's name: vLLM then takes that for its method, whatever was asked for, unless one of
 these methods was (vllm/config/speculative.py, `__post_init__`)."""
@@ -142,27 +158,6 @@ def target_architecture(given: PreflightInput) -> Problem | None:
         "models to an EAGLE 3 draft: choose another spec.draft.method, such as draft_model or "
         "ngram.",
         "spec.draft.method",
-    )
-
-
-def hidden_size(given: PreflightInput) -> Problem | None:
-    """The draft's `fc` takes hidden states of one width (llama_eagle3.py, deepseek_eagle3.py).
-
-    EAGLE drafts take them without `fc` and into a buffer as wide as the draft
-    (vllm/v1/spec_decode/llm_base_proposer.py).
-    """
-    draft, target = given.draft_config, given.target_config
-    if not given.spec.draft.method.row.reads_hidden_states or draft is None or target is None:
-        return None
-    through_fc = given.spec.draft.method is Method.EAGLE3 and draft.use_aux_hidden_state
-    reads = (draft.target_hidden_size if through_fc else None) or draft.hidden_size
-    if reads is None or target.hidden_size is None or target.hidden_streams:
-        return None
-    if reads == target.hidden_size:
-        return None
-    return refused(
-        f"{given.spec.draft.id} reads hidden states of size {reads}, and {given.spec.model.id} has "
-        f"hidden_size {target.hidden_size}: use a draft that was trained for this target."
     )
 
 
@@ -251,8 +246,12 @@ def multi_token_prediction(given: PreflightInput) -> Problem | None:
             "spec.draft.method",
         )
     layers = config.nextn_predict_layers
-    if config.model_type not in TYPES_WITH_MTP or not layers:
-        return None
+    if config.model_type not in TYPES_WITH_MTP or layers is None:
+        return unknown(
+            f"the config.json of {named} does not say how many multi-token prediction layers it "
+            "has, or not in a way that is known here: vLLM says at start whether it has any.",
+            "spec.draft.method",
+        )
     if given.depth <= layers or given.depth % layers == 0:
         return None
     field = "tokens" if given.depth == spec.speculation.tokens else "maxTokens"

@@ -17,16 +17,16 @@ from fathom.model_facts import ModelConfig
 from fathom.validation.model_input import PreflightInput, doubtful, refused
 
 GIB: Final = 1 << 30
-_MIB: Final = 1 << 20
+MIB: Final = 1 << 20
 
 _SURELY_LOADED: Final = 0.9
 """Share of a checkpoint that is loaded whatever the flags: multi-token prediction layers and
 vision towers may stay out."""
-_TARGET_GRAPH_BYTES: Final = 24 * _MIB
+_TARGET_GRAPH_BYTES: Final = 24 * MIB
 """Size of one graph of a target: vLLM issue 50780 has it of full ones, 22897 24 to 28 of piecewise
 ones. A large model's were seen to take twice as much (50576), one of a billion parameters a quarter
 (11349)."""
-_DRAFT_GRAPH_BYTES: Final = _MIB
+_DRAFT_GRAPH_BYTES: Final = MIB
 """Size of one graph of a draft, which has a layer or two: the least that vLLM's own estimate counts
 (`_MIN_PER_GRAPH_BYTES` in vllm/v1/worker/gpu/cudagraph_utils.py, 0.32)."""
 _TARGET_GRAPH_SECONDS: Final = (0.055, 0.43)
@@ -111,7 +111,7 @@ def kv_bytes_per_token(config: ModelConfig, tensor_parallel_size: int, value_byt
         tensor_parallel_size: GPUs that share its heads.
         value_bytes: of one number in the cache: 2, or 1 with an FP8 cache.
     """
-    layers = config.layers or 0
+    layers = config.attention_layers
     if config.mla:
         return layers * ((config.kv_lora_rank or 0) + (config.qk_rope_head_dim or 0)) * value_bytes
     heads, hidden = config.attention_heads, config.hidden_size
@@ -242,6 +242,79 @@ def memory_estimate(given: PreflightInput) -> MemoryEstimate:
         graphs_bytes=None if given.captured is None else graph_cost(given.captured).memory_bytes,
         memory_bytes=accelerator_bytes(spec.node_pool),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateCost:
+    """What the states of a hybrid target take at one deepest depth."""
+
+    states: int
+    """States that each running request keeps, without those that cache its prefix."""
+    cached: int = 0
+    """States that cache its prefix."""
+    request_bytes: int | None
+    """Bytes that all of them take on each GPU; None: unknown."""
+    requests: int | None
+    """Requests whose states fit at once, at most; None: unknown."""
+    blocks: int | None
+    """Blocks of vLLM's cache, each of which has space for a state; None: unknown."""
+
+    def compared(self, other: "StateCost | None") -> str:
+        """What it takes, and what another takes, such as `8 states a request`."""
+        text = f"space for depth {self.states - 1} takes {self.states} states a request"
+        if other is None:
+            return text
+        text += f", for depth {other.states - 1} only {other.states}"
+        if self.request_bytes and other.request_bytes:
+            cached = "with one for prefix caching, " if self.cached else ""
+            mine, theirs = self.request_bytes / MIB, other.request_bytes / MIB
+            text += f" ({cached}{mine:,.0f} MiB of each GPU, for {theirs:,.0f})"
+        if self.requests is None or other.requests is None:
+            return text
+        return f"{text}: {self.requests} requests fit at once, for {other.requests}"
+
+
+def state_cost(given: PreflightInput) -> StateCost | None:
+    """What space for the deepest depth costs; None: the target keeps no states, or none for drafts.
+
+    `MambaSpec.max_memory_usage_bytes` in vllm/v1/kv_cache_interface.py, and
+    `get_kv_cache_groups` in v1/core/kv_cache_utils.py: a block holds a state of as many layers as
+    the smaller of the groups has.
+    """
+    target, stated, engine = given.target_config, given.stated, given.spec.engine
+    layers = target.hybrid if target is not None else None
+    if not given.keeps_states:
+        return None
+    states = 1 + given.depth
+    if layers is None or layers.shape is None or not layers.states:
+        return StateCost(states=states, request_bytes=None, requests=None, blocks=None)
+    page = layers.shape.content_bytes(
+        gpus=engine.tensor_parallel_size,
+        depth=given.depth,
+        type_bytes=stated.state_bytes or layers.shape.type_bytes or stated.other_state_bytes,
+        other_bytes=stated.other_state_bytes,
+    )
+    of_stage = layers.states // engine.pipeline_parallel_size or 1
+    cached = stated.prefix_states
+    each = page * of_stage * (states + cached)
+    in_block = page * min(of_stage, layers.attention or of_stage)
+    left = _left_for_cache(given)
+    return StateCost(
+        states=states,
+        cached=cached,
+        request_bytes=each,
+        requests=None if left is None else left // each,
+        blocks=None if left is None else left // in_block,
+    )
+
+
+def _left_for_cache(given: PreflightInput) -> int | None:
+    """At most: neither activations nor graphs whose number is not known are counted."""
+    estimate, stated = memory_estimate(given), given.stated
+    if estimate.weights_bytes is None or estimate.memory_bytes is None or stated.rewrites_weights:
+        return None
+    usable = int(estimate.memory_bytes * stated.gpu_memory_utilization)
+    return max(0, usable - estimate.weights_bytes - (estimate.graphs_bytes or 0))
 
 
 def _divide(heads: int, gpus: int) -> bool:

@@ -164,7 +164,11 @@ def test_prints_what_it_found(tmp_path: Path) -> None:
     first, *rest = unwrapped(result.stdout)
     assert first.startswith("✔ kimi: valid, revision ")
     assert rest == [
-        (f"  draft: Compatible: {draft} is EAGLE-3.1 (its config.json), which vLLM 0.32.0 runs."),
+        (
+            f"  draft: Compatible: {draft} is EAGLE-3.1 (its config.json), which vLLM 0.32.0 runs; "
+            "compared: architecture, hidden size 7168, vocabulary 163840, 3 layers (2, 30, 58), "
+            "attention heads."
+        ),
         "  depth: Live: one of 1, 3, 7, starting at 3.",
         (
             "  CUDA graphs: 484 to capture, 179 if depth were not live (by vLLM's own "
@@ -257,3 +261,28 @@ def test_warnings_can_be_refused_and_silenced_with_a_reason(tmp_path: Path) -> N
     quiet = CliRunner().invoke(app, ["check", "--offline", "--strict", "-f", str(file)])
     assert (quiet.exit_code, quiet.stdout[0]) == (0, "✔")
     assert "1 warning is silenced: option-names (our fork has it)." in quiet.stdout
+
+
+def test_says_what_depth_costs_a_hybrid_target(tmp_path: Path) -> None:
+    config = {
+        "architectures": ["Qwen3NextForCausalLM"],
+        "model_type": "qwen3_next",
+        "num_hidden_layers": 48,
+        "full_attention_interval": 4,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_conv_kernel_dim": 4,
+        "num_nextn_predict_layers": 1,
+    }
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    spec = {"model.id": str(tmp_path / "target"), "draft.id": None, "draft.method": "mtp"}
+
+    said = " ".join(check(tmp_path, spec | {"speculation.tokens": 2}).stdout.split())
+
+    assert "Live: one of 1, 2, starting at 2. Depth cannot rise above 2: " in said
+    assert "space for depth 7 takes 8 states a request, for depth 2 only 3" in said
+    deeper = check(tmp_path, spec | {"speculation": {"tokens": 2, "maxTokens": 7}}).stdout
+    assert "warning [hybrid-states] spec.speculation.maxTokens: " in deeper

@@ -2,8 +2,9 @@
 
 import pytest
 
+from fathom.adapters.model_files import weight_bytes
 from fathom.engine.depth import DepthDocument
-from fathom.model_facts import ModelConfig, weight_bytes
+from fathom.model_facts import ModelConfig
 
 LONG = "x" * 1_000_000
 

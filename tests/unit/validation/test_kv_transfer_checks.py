@@ -248,3 +248,20 @@ def test_what_is_no_json_is_left_to_vllm(text: str) -> None:
     sd = resource({"engine.args": ["--kv-transfer-config", text]})
 
     assert warnings(sd) == ()
+
+
+STATES = {
+    "engine.env": [HOST, {"name": "VLLM_SSM_CONV_STATE_LAYOUT", "value": "DS"}],
+    "speculation.maxTokens": 3,
+}
+
+
+def test_both_halves_of_a_hybrid_target_need_one_depth() -> None:
+    (said,) = found(NIXL, **STATES)
+    assert said.startswith("spec.speculation.maxTokens: the target has Mamba or linear-attention l")
+    assert "this half's is 3. vLLM does not compare them" in said
+
+
+def test_other_targets_and_connectors_are_not_concerned() -> None:
+    assert found(NIXL, **{"engine.env": [HOST]}) == []
+    assert found({"kv_connector": "OffloadingConnector"}, **STATES) == []

@@ -10,31 +10,47 @@ GOOD = {
         "MTP",
         (
             "deepseek-ai/deepseek is served with method mtp and no draft of its own, which vLLM "
-            "0.32.0 runs."
+            "0.32.0 runs; compared: architecture, multi-token prediction layers 1."
         ),
     ),
     "draft-model": (
         "draft model",
         (
             "qwen/qwen3-32b is served with method draft_model and qwen/qwen3-0.6b, which vLLM "
-            "0.32.0 runs."
+            "0.32.0 runs; compared: vocabulary 151936, attention heads."
         ),
     ),
     "gpt-oss-eagle3": (
         "EAGLE-3",
-        "someone/gpt-oss-draft is EAGLE-3 (its config.json), which vLLM 0.32.0 runs.",
+        (
+            "someone/gpt-oss-draft is EAGLE-3 (its config.json), which vLLM 0.32.0 runs; "
+            "compared: architecture, hidden size 2880, vocabulary 201088, 3 layers (2, 18, 33: "
+            "vLLM's choice, as the draft names none), attention heads, positions 131072."
+        ),
     ),
     "kimi-eagle3.1-mla": (
         "EAGLE-3.1",
-        "someone/kimi-eagle3.1-mla is EAGLE-3.1 (its config.json), which vLLM 0.32.0 runs.",
+        (
+            "someone/kimi-eagle3.1-mla is EAGLE-3.1 (its config.json), which vLLM 0.32.0 runs; "
+            "compared: architecture, hidden size 7168, vocabulary 163840, 3 layers (2, 30, "
+            "58), attention heads."
+        ),
     ),
     "llama-eagle3": (
         "EAGLE-3",
-        "someone/llama-70b-eagle3 is EAGLE-3 (its config.json), which vLLM 0.32.0 runs.",
+        (
+            "someone/llama-70b-eagle3 is EAGLE-3 (its config.json), which vLLM 0.32.0 runs; "
+            "compared: architecture, hidden size 8192, vocabulary 128256, 3 layers (2, 40, "
+            "77), attention heads, positions 131072."
+        ),
     ),
     "qwen3-moe-eagle3": (
         "EAGLE-3",
-        "someone/qwen3-moe-eagle3 is EAGLE-3 (its config.json), which vLLM 0.32.0 runs.",
+        (
+            "someone/qwen3-moe-eagle3 is EAGLE-3 (its config.json), which vLLM 0.32.0 runs; "
+            "compared: architecture, hidden size 4096, vocabulary 151936, 3 layers (2, 47, 91: "
+            "vLLM's choice, as the draft names none), attention heads, positions 40960."
+        ),
     ),
 }
 

@@ -14,6 +14,9 @@ MLA = {"kv_lora_rank": 512}
 OLD = {"engine.image": "vllm/vllm-openai:v0.22.1"}
 OTHER = {"draft.id": "someone/draft"}
 GIB = 1 << 30
+SAID = {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "vocab_size": 32000}
+DRAFT = SAID | {"architectures": ["LlamaForCausalLMEagle3"]}
+"""What a pair is compared by."""
 
 LLAMA = Pair.read("good", "llama-eagle3")
 KIMI = Pair.read("good", "kimi-eagle3.1-mla")
@@ -57,11 +60,18 @@ def judged(
             "EAGLE-3.1",
         ),
         ({}, None, EAGLE_3_1 | MLA, ConditionStatus.TRUE, Reason.KNOWN_PAIR, "EAGLE-3.1"),
-        ({}, {}, EAGLE_3_1 | MLA, ConditionStatus.TRUE, Reason.COMPATIBLE, "EAGLE-3.1"),
+        (
+            {},
+            SAID,
+            DRAFT | EAGLE_3_1 | MLA,
+            ConditionStatus.TRUE,
+            Reason.COMPATIBLE,
+            "EAGLE-3.1",
+        ),
         (
             {},
             None,
-            {"num_attention_heads": 30},
+            {"num_attention_heads": 30, "draft_vocab_size": 32000},
             ConditionStatus.FALSE,
             Reason.INCOMPATIBLE,
             "EAGLE-3",
@@ -69,8 +79,11 @@ def judged(
         (OTHER, None, None, ConditionStatus.UNKNOWN, Reason.NOT_CHECKED, ""),
         (OTHER | OLD, None, None, ConditionStatus.UNKNOWN, Reason.NOT_CHECKED, ""),
         (OTHER, None, EAGLE_3_1, ConditionStatus.UNKNOWN, Reason.NOT_CHECKED, "EAGLE-3.1"),
-        (OTHER, {}, EAGLE_3_1, ConditionStatus.TRUE, Reason.COMPATIBLE, "EAGLE-3.1"),
-        (OTHER, {}, {}, ConditionStatus.TRUE, Reason.COMPATIBLE, "EAGLE-3"),
+        (OTHER, SAID, DRAFT | EAGLE_3_1, ConditionStatus.TRUE, Reason.COMPATIBLE, "EAGLE-3.1"),
+        (OTHER, SAID, DRAFT, ConditionStatus.TRUE, Reason.COMPATIBLE, "EAGLE-3"),
+        (OTHER, {}, DRAFT, ConditionStatus.UNKNOWN, Reason.NOT_CHECKED, "EAGLE-3"),
+        (OTHER, SAID, {}, ConditionStatus.UNKNOWN, Reason.NOT_CHECKED, ""),
+        (OTHER, {}, {}, ConditionStatus.UNKNOWN, Reason.NOT_CHECKED, ""),
         (
             OTHER | OLD,
             None,
@@ -87,8 +100,15 @@ def judged(
             Reason.ENGINE_TOO_OLD,
             "EAGLE-3.1",
         ),
-        (OTHER | OLD, {}, EAGLE_3_1, ConditionStatus.TRUE, Reason.COMPATIBLE, "EAGLE-3.1"),
-        (OTHER | OLD, MLA, MLA, ConditionStatus.TRUE, Reason.COMPATIBLE, "EAGLE-3"),
+        (
+            OTHER | OLD,
+            SAID,
+            DRAFT | EAGLE_3_1,
+            ConditionStatus.TRUE,
+            Reason.COMPATIBLE,
+            "EAGLE-3.1",
+        ),
+        (OTHER | OLD, SAID | MLA, DRAFT | MLA, ConditionStatus.TRUE, Reason.COMPATIBLE, "EAGLE-3"),
         (
             {"draft.method": "mtp", "draft.id": None} | OLD,
             None,
@@ -143,7 +163,7 @@ def test_verdicts(  # noqa: PLR0917 - the columns of the table above
     ids=str,
 )
 def test_eagle_3_1_is_told_by_two_fields_at_the_top(config: dict[str, Any]) -> None:
-    assert judged(OTHER, {}, config).family == "EAGLE-3"
+    assert judged(OTHER, SAID, DRAFT | config).family == "EAGLE-3"
 
 
 def test_says_why_a_config_is_not_at_hand() -> None:
