@@ -2,7 +2,7 @@
 
 Run by the Python of an engine's environment, never by that of the tests. Reads a JSON list of
 argument lists. Writes, as JSON on the last line, what each is parsed to; what every beginning of
-every option stands for; which options and draft fields there are; and which options take a value.
+every option stands for; and which options take a value.
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-from local_cluster.engine.names_probe import known_names, parser_module
+from local_cluster.engine.names_probe import parser_module
 
 KEYS = (
     "attention_backend",
@@ -60,7 +60,6 @@ def main() -> None:
     answer = {
         "means": meanings(parser),
         "parsed": [parsed(parser, line) for line in json.load(sys.stdin)],
-        "known": known_names(parser),
         "valued": [option for option, action in options.items() if action.nargs != 0],
     }
     print(json.dumps(answer, default=str))

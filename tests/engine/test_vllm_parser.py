@@ -12,7 +12,6 @@ from packaging.version import Version
 from fathom.api.choices import TuningMode
 from fathom.api.suggestions import OPTIONS
 from fathom.engine.argument_parser import EngineArguments
-from fathom.engine.capability_table import known_names, names_of
 from fathom.engine.flags import FLAGS, engine_args
 from fathom.validation.argument_checks import lone_argument_problems, owned_flag_problems
 from golden.rendering import EXAMPLES, read
@@ -58,14 +57,6 @@ def said(release: str, ask_vllm: AskVllm) -> Mapping[str, Any]:
 def underscored(option: str) -> str:
     """vLLM takes underscores in long options only."""
     return f"--{option[2:].replace('-', '_')}" if option.startswith("--") else option
-
-
-def test_what_a_release_knows_is_listed(release: str, said: Mapping[str, Any]) -> None:
-    listed = known_names()
-    assert release in listed.releases, "run make known-names, with this release in NEWEST_KNOWN"
-
-    assert set(said["known"]["options"]) == names_of(release, listed.options)
-    assert set(said["known"]["draft"]) == names_of(release, listed.draft)
 
 
 def test_every_spelling_of_every_option_is_told_right(

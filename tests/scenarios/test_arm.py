@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.cli.retry import retried
+from fathom.cli.rollout import retried
 from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.measurement.counters import Cell, CellCounts, EngineCounts, PodCounters, StepKind
 from fathom.reconcile.checkpoint import Checkpoint

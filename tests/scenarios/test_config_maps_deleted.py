@@ -7,7 +7,7 @@ pods another revision.
 import pytest
 
 from fathom.api.names import ANNOTATION_RETRY_ROLLOUT
-from fathom.cli.retry import retried
+from fathom.cli.rollout import retried
 from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
 from fathom.tuning.tuner import decide as tune
 from scenarios import test_earlier_adaptive_fleets as adaptive

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fathom.cli.retry import retried
+from fathom.cli.rollout import retried
 from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, SPECULATIVE_DEPLOYMENT
 from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
 from support.loop_harness import KEY, LoopHarness

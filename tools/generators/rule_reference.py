@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from fathom.api.names import ANNOTATION_ENGINE_ARGUMENTS, SILENCE_PREFIX
-from fathom.validation.candidate import UNCHECKED
-from fathom.validation.chain import CHAIN, Rule
+from fathom.validation.candidate import UNCHECKED, Rule
+from fathom.validation.chain import CHAIN
 from fathom.validation.model_verdict import CHECKS
 
 _HEAD: Final = f"""# Rules
@@ -28,7 +28,8 @@ the image is a release that vLLM publishes (`vllm/vllm-openai:v0.32.0`, from a m
 other image may know more, so there they are warnings. They are warnings as well
 
 - where the annotation `{ANNOTATION_ENGINE_ARGUMENTS}: {UNCHECKED}` is set, and
-- for a spec that was carried out before: an operator with a new rule stops nothing that runs.
+- for a spec that was carried out before: an operator with a new rule stops nothing that runs. The
+  same holds for rules marked *pods*, which know what keeps a pod from starting.
 
 To silence one warning, write its reason: `{SILENCE_PREFIX}option-names: "our fork has this option"`
 as an annotation of the resource. Errors cannot be silenced.
@@ -54,7 +55,7 @@ def reference() -> str:
 
 
 def _row(rule: Rule) -> str:
-    mark = " (*engine*)" if rule.engine else ""
+    mark = " (*engine*)" if rule.engine else " (*pods*)" if rule.starts else ""
     return f"| `{rule.id}`{mark} | {rule.says} | {rule.releases or 'all'} | {rule.source} |\n"
 
 

@@ -68,6 +68,13 @@ CHECKS: Final = (
         "in tools/local_cluster/engine/releases.py and run make known-names.",
     ),
     Check(
+        "values",
+        "tests/engine/test_option_values.py",
+        "Run make known-names, with this release in NEWEST_KNOWN in "
+        "tools/local_cluster/engine/releases.py, or correct "
+        "operator/fathom/validation/release_checks.py.",
+    ),
+    Check(
         "preflight",
         "tests/engine/test_preflight_in_vllm.py",
         "Correct operator/fathom/validation/pair_checks.py, or end ARCHITECTURES in "

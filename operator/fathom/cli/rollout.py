@@ -1,16 +1,31 @@
-"""`fathom rollout`."""
+"""`fathom rollout`, `retry`, `pause` and `resume`: what asks the operator for something.
+
+Each writes an annotation, and `retry` may delete a Job.
+"""
+
+from typing import Annotated
 
 import typer
 
-from fathom.adapters.ports import KubePort
+from fathom.adapters.ports import KubePort, SystemClock
 from fathom.api import names
-from fathom.api.status import OFFERED, RolloutStatus
-from fathom.cli.cluster import read_reported
+from fathom.api.conditions import ConditionStatus, ConditionType, Reason
+from fathom.api.status import OFFERED, ArmState, RolloutStatus, SpeculativeDeploymentStatus
+from fathom.cli.cluster import Reported, read_reported
 from fathom.cli.options import Context, Kubeconfig, Name, Namespace, refuse
 from fathom.cli.target import annotate, on_resource
-from fathom.cluster.kinds import ObjectKey
+from fathom.cluster.kinds import JOB, ObjectKey
+from fathom.cluster.manifest import Seen
+from fathom.cluster.observed import ObservedJob
+from fathom.fetch.state import COMPONENT
+from fathom.reconcile.annotations import PAUSED_WITHOUT_REASON, pause_of
+from fathom.rollout.rollout import Stage
+from fathom.times import rfc3339
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+retry_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+pause_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+resume_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
@@ -58,3 +73,158 @@ async def asked_for(kube: KubePort, key: ObjectKey) -> RolloutStatus | None:
         refuse(f"Nothing is offered for {key}: its pods are what its operator renders.{last}")
     await annotate(kube, key, names.ANNOTATION_ROLLOUT, rollout.revision)
     return rollout
+
+
+@retry_app.command()
+def retry_command(
+    name: Name,
+    *,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Try once more what was given up: a revision that was rolled back, a fetch of weights.
+
+    Also starts the canary that waits because the spec of what serves is not known.
+
+    Gives the annotation fathom.dev/retry-rollout a new value, or deletes the Job of the fetch, for
+    the operator to start it again. The spec stays as it is. Exit code 2: nothing was given up.
+    """
+    now_s = SystemClock().now_s()
+
+    async def retry(kube: KubePort, key: ObjectKey) -> tuple[str, ...] | None:
+        return await retried(kube, key, now_s)
+
+    key, done = on_resource(
+        name, retry, namespace=namespace, context=context, kubeconfig=kubeconfig
+    )
+    for sentence in done:
+        typer.echo(f"{key}: {sentence}")
+
+
+async def retried(kube: KubePort, key: ObjectKey, now_s: float) -> tuple[str, ...] | None:
+    """Ask for another try of all that was given up.
+
+    Args:
+        kube: the cluster.
+        key: the SpeculativeDeployment.
+        now_s: Unix seconds; what makes the annotation's value a new one.
+
+    Returns:
+        A sentence for each; None: there is no such resource.
+
+    Raises:
+        KubeError: something could not be read or written.
+        typer.Exit: nothing was given up; stderr says what stands in the way instead.
+    """
+    reported = await read_reported(kube, key)
+    if reported is None:
+        return None
+    status = reported.status or SpeculativeDeploymentStatus()
+    done: list[str] = []
+    waits = waits_for_a_wish(status)
+    if waits or was_rolled_back(status) or was_compared_in_vain(status):
+        await annotate(kube, key, names.ANNOTATION_RETRY_ROLLOUT, rfc3339(now_s))
+        done.append(
+            "the revision that waits gets a canary."
+            if waits
+            else "the revision that was given up gets another canary."
+        )
+    degraded = reported.condition(ConditionType.DEGRADED)
+    if degraded is not None and degraded.status is not ConditionStatus.TRUE:
+        degraded = None
+    if degraded is not None and degraded.reason == Reason.WEIGHTS_NOT_FETCHED:
+        done += [f"the fetch {each} begins again." for each in await _fetch_anew(kube, key)]
+    if not done:
+        stands = f" It is degraded for another reason: {degraded.message}" if degraded else ""
+        refuse(f"Nothing of {key} was given up, so there is nothing to try again.{stands}")
+    return tuple(done)
+
+
+def was_rolled_back(status: SpeculativeDeploymentStatus) -> bool:
+    """Whether the newest revision failed as a canary, and is not tried again by itself."""
+    return status.rollout is not None and status.rollout.stage == Stage.ROLLED_BACK
+
+
+def waits_for_a_wish(status: SpeculativeDeploymentStatus) -> bool:
+    """Whether the newest revision has no canary, since the spec of what serves is not known."""
+    rollout = status.rollout
+    return (
+        rollout is not None
+        and rollout.stage == Stage.SETTLING
+        and rollout.reason == Reason.STABLE_SPEC_UNKNOWN
+    )
+
+
+def was_compared_in_vain(status: SpeculativeDeploymentStatus) -> bool:
+    """Whether the one replica that was compared was given up."""
+    compared = status.comparison
+    return compared is not None and compared.state is ArmState.FAILED
+
+
+async def _fetch_anew(kube: KubePort, key: ObjectKey) -> list[str]:
+    """Delete the Jobs whose fetch was given up; the operator makes them again."""
+    deleted = []
+    for manifest in await kube.select(JOB, key.namespace, f"{names.LABEL_NAME}={key.name}"):
+        job = ObservedJob.model_validate(manifest)
+        if job.metadata.labels.get(names.LABEL_COMPONENT) == COMPONENT and job.failed is not None:
+            await kube.delete(JOB, key.namespace, job.name, Seen.of(manifest))
+            deleted.append(job.name)
+    return deleted
+
+
+@pause_app.command()
+def pause_command(
+    name: Name,
+    *,
+    reason: Annotated[
+        str, typer.Option(help="For whoever finds it paused; the status shows it.")
+    ] = PAUSED_WITHOUT_REASON,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Hold what the operator does by itself. Restarts nothing.
+
+    Depth stays as it is, rollouts and refreshes wait; scaling and edits that change depth
+    continue. Writes the annotation fathom.dev/paused, not the spec, so that what syncs the spec
+    from Git finds no difference. `fathom resume` ends it.
+    """
+    if not pause_of({names.ANNOTATION_PAUSED: reason}):
+        refuse(f"--reason {reason!r} would be no pause: say why, or leave it out.")
+
+    async def paused(kube: KubePort, key: ObjectKey) -> bool | None:
+        return await annotate(kube, key, names.ANNOTATION_PAUSED, reason) or None
+
+    key, _ = on_resource(name, paused, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    typer.echo(
+        f"{key} is paused: depth stays as it is, and rollouts wait. REASON says Paused once the "
+        f"operator has seen it. `kubectl fathom resume {name}` ends it."
+    )
+
+
+@resume_app.command()
+def resume_command(
+    name: Name,
+    *,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """End a pause: what was held continues where it was."""
+
+    async def resumed(kube: KubePort, key: ObjectKey) -> Reported | None:
+        before = await read_reported(kube, key)
+        if before is not None and pause_of(before.metadata.annotations):
+            await annotate(kube, key, names.ANNOTATION_PAUSED, None)
+        return before
+
+    key, before = on_resource(
+        name, resumed, namespace=namespace, context=context, kubeconfig=kubeconfig
+    )
+    if not pause_of(before.metadata.annotations):
+        refuse(
+            f"{key} is not paused by annotation {names.ANNOTATION_PAUSED}, so there is nothing to "
+            "end. A rollout that its spec holds continues with rollout.paused: false."
+        )
+    typer.echo(f"{key} continues where it was.")

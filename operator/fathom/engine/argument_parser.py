@@ -24,6 +24,7 @@ from fathom.api.spec import NodePoolSpec
 _WITH_SUFFIX: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
 
+_VARIABLE: Final = re.compile(r"(?<!\$)(?:\$\$)*\$\([^()]+\)")
 _MOST_DIGITS: Final = 7
 """Digits of a number that is gone through one by one, or made a number at all."""
 
@@ -180,6 +181,11 @@ def _read(args: Sequence[str]) -> Iterator[EngineOption]:
             index=index,
             spelling=spelling,
         )
+
+
+def has_variable(text: str) -> bool:
+    """Whether the kubelet may replace a part of it: `$(NAME)`, but not `$$(NAME)`."""
+    return _VARIABLE.search(text) is not None
 
 
 def is_count(text: str) -> bool:

@@ -4,21 +4,17 @@ Its rules are in `fathom.engine.live_depth` and `fathom.validation.engine_checks
 
 Read: the wheels of 0.14.1 to 0.33.0. Run, as far as a CPU goes: what docs/engines.md names.
 
-Options and draft fields that each release knows are in `known_names.json`, which
-`generators.known_names` writes from the releases themselves. Pure.
+Options, values and draft fields that each release knows are in `fathom.engine.known_options`. Pure.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from pydantic import BaseModel, ConfigDict
 
 from fathom.api.methods import METHODS, Method
 
@@ -26,7 +22,6 @@ _EVERY_METHOD: Final = frozenset(Method)
 _NONE_YET: Final = SpecifierSet("<0")
 _REFUSED: Final = "refused"
 _AT_TOKENS: Final = "depth stays at `tokens`"
-FILE: Final = "known_names.json"
 
 
 def has_release(versions: SpecifierSet, version: Version) -> bool:
@@ -258,37 +253,3 @@ TABLE: Final = (
         for backend, capability in ADAPTIVE_BACKENDS.items()
     ),
 )
-
-
-class Names(BaseModel):
-    """Names that the same releases know."""
-
-    model_config = ConfigDict(frozen=True)
-
-    releases: tuple[str, ...]
-    names: tuple[str, ...]
-
-
-class KnownNames(BaseModel):
-    """Known names of every release that was asked."""
-
-    model_config = ConfigDict(frozen=True)
-
-    releases: tuple[str, ...]
-    """Ascending."""
-    options: tuple[Names, ...]
-    """Options of `vllm serve` that begin with two dashes."""
-    draft: tuple[Names, ...]
-    """Fields of vLLM's speculative configuration."""
-
-
-@lru_cache(maxsize=1)
-def known_names() -> KnownNames:
-    """What the file says."""
-    text = files(__package__).joinpath(FILE).read_text(encoding="utf-8")
-    return KnownNames.model_validate_json(text)
-
-
-def names_of(release: str, rows: tuple[Names, ...]) -> frozenset[str]:
-    """What one of the releases that were asked knows."""
-    return frozenset(name for row in rows if release in row.releases for name in row.names)

@@ -59,7 +59,7 @@ def alarms(
 
 def spec_warned(
     findings: Findings, before: Mapping[ConditionType | AlarmKind, Condition]
-) -> dict[ConditionType, Finding]:
+) -> dict[ConditionType | AlarmKind, Finding]:
     """What the user of the spec should know; of one that never had warnings there is nothing."""
     if findings.warnings:
         listed = " ".join(map(str, findings.warnings))

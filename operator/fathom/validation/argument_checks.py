@@ -7,24 +7,27 @@ it is the engine's own number, which is not known here.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
+from types import MappingProxyType
 from typing import Final
 
-from packaging.version import Version
-
-from fathom.api.bounded_json import BeyondBoundsError, UnreadableJsonError, parsed_json
+from fathom.api.bounded_json import (
+    BeyondBoundsError,
+    UnreadableJsonError,
+    json_or_text,
+    parsed_json,
+)
 from fathom.api.problem import Problem, warning
-from fathom.api.suggestions import VERY_NEAR, nearest
 from fathom.engine.argument_parser import (
     MAX_NUM_SEQS,
     EngineArguments,
     EngineOption,
+    has_variable,
     is_count,
     kv_cache_dtype,
 )
-from fathom.engine.capability_table import Names, known_names, names_of
 from fathom.engine.depth import BUDGET_SHARE
 from fathom.engine.flags import FLAGS, Flag
 from fathom.text import counted
@@ -34,8 +37,25 @@ from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")
 """`supported_kv_cache_dtypes` in vllm/v1/attention/backends/mla/tokenspeed_mla.py. `auto` becomes
 one of them where the checkpoint says so, which the preflight looks at."""
-_SWITCHES: Final = ("--enable-", "--no-")
+SWITCHES: Final = ("--enable-", "--no-")
 """Options that begin so take no value; a test asks vLLM's parser."""
+_DECIDE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "--max-num-seqs": "the depth schedule ends at vLLM's default",
+        "--max-num-batched-tokens": "no depth is held back for the tokens of a step",
+        "--max-model-len": "the model's own length is compared",
+        "--gpu-memory-utilization": "memory is estimated with vLLM's default",
+        "--kv-cache-dtype": "the type of the KV cache is not compared",
+        "--load-format": "all weights are fetched and none are compared",
+        "--performance-mode": "vLLM's default is taken for it",
+        "--ubatch-size": "Model Runner V1 is expected",
+        "--cudagraph-capture-sizes": "CUDA graphs are not counted",
+        "--max-cudagraph-capture-size": "CUDA graphs are not counted",
+        "--compilation-config": "CUDA graphs are not counted",
+        "--kv-transfer-config": "the connector is not checked",
+    }
+)
+"""What is done in place of reading a value."""
 _TWO_IN_ONE: Final = re.compile(r"--?[A-Za-z][^\s=]*\s")
 _OPTION: Final = "--max-num-batched-tokens"
 
@@ -112,7 +132,7 @@ def _no_value_after(option: EngineOption, argument: str) -> str:
     """Why the next argument is no value of this option; empty: it may be one."""
     if "=" in argument:
         return f"{option.spelling} has its value already"
-    return f"{option.spelling} takes no value" if option.name.startswith(_SWITCHES) else ""
+    return f"{option.spelling} takes no value" if option.name.startswith(SWITCHES) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +190,9 @@ def _attention_backend(option: EngineOption) -> _Owned | None:
 
 def max_num_seqs(candidate: Candidate) -> Iterator[Problem]:
     stated = candidate.engine.arguments.value(MAX_NUM_SEQS)
-    if stated is not None and not (is_count(stated) and int(stated) >= 1):
+    if stated is None or has_variable(stated):
+        return
+    if not (is_count(stated) and int(stated) >= 1):
         yield Problem(
             field="spec.engine.args",
             message=f"--max-num-seqs needs a whole number of 1 or more, not {stated!r}.",
@@ -188,39 +210,19 @@ def kv_cache_type(candidate: Candidate) -> Iterator[Problem]:
         )
 
 
-def unknown_names(candidate: Candidate) -> Iterator[Problem]:
-    """Options and draft fields that the engine's release does not know.
-
-    Nothing is said of releases that were not asked, nor where the release is not known. A patch
-    release knows what the first of its minor release does.
-    """
-    spec, engine, known = candidate.spec, candidate.engine, known_names()
-    version = engine.version
-    asked = {Version(each).release[:2]: each for each in known.releases}
-    if version is None or (release := asked.get(version.release[:2])) is None:
-        return
-    said = f"vLLM {version} does not know"
-    taken = names_of(release, known.options)
-    for option in engine.arguments.options:
-        # argparse takes any beginning of a name for it.
-        if option.name.startswith("--") and not any(each.startswith(option.name) for each in taken):
-            spelling = option.spelling.partition(".")[0]
-            advice = _advice(option.name, taken, known.options)
-            yield warning(f"spec.engine.args[{option.index}]", f"{said} {spelling} {advice}")
-    fields = names_of(release, known.draft)
-    for key in spec.draft.options if spec.drafts else ():
-        if key not in fields:
-            advice = _advice(key, fields, known.draft)
-            yield warning(f"spec.draft.options.{key}", f"{said} {key} {advice}")
-
-
-def _advice(name: str, taken: frozenset[str], rows: tuple[Names, ...]) -> str:
-    """What comes of a name that is not taken, and what to do instead."""
-    if elsewhere := next((row.releases for row in rows if name in row.names), ()):
-        known = f"{', '.join(elsewhere)} do{'es' * (len(elsewhere) == 1)}"
-        return f"and would not start; {known}: remove it, or change spec.engine.image."
-    near = nearest(name, taken, VERY_NEAR)
-    return f"and would not start{f'. Did you mean {near}?' if near else ': remove it.'}"
+def unread_variables(candidate: Candidate) -> Iterator[Problem]:
+    """Values that decide something here, and are what a variable of the container holds."""
+    arguments = candidate.engine.arguments
+    for name, taken in _DECIDE.items():
+        for option in arguments.spelled(name):
+            stated = option.value or ""
+            # What an object says beside its variables is read.
+            if has_variable(stated) and not isinstance(json_or_text(stated), dict):
+                yield warning(
+                    f"spec.engine.args[{option.index}]",
+                    f"{option.spelling} takes its value from a variable, which is not known here, "
+                    f"so {taken}: write the value itself.",
+                )
 
 
 def token_budget_warnings(candidate: Candidate) -> Iterator[Problem]:

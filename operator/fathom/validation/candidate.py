@@ -1,10 +1,11 @@
-"""What a check looks at: a resource that parses, and what is known of its models and cluster."""
+"""What a rule judges, a resource that parses with all that is known of it, and what a rule is."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api.names import ANNOTATION_ENGINE_ARGUMENTS, SILENCE_PREFIX
+from fathom.api.problem import Problem, Severity
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.cluster.kinds import Kind, ServedApis
 from fathom.engine.profile import EngineProfile
@@ -126,3 +127,44 @@ def only_tokens(spec: SpeculativeDeploymentSpec) -> SpeculativeDeploymentSpec:
     speculation = spec.speculation
     sized = speculation.model_copy(update={"max_tokens": speculation.tokens})
     return spec.model_copy(update={"speculation": sized})
+
+
+Check = Callable[[Candidate], Iterable[Problem]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row of the chain."""
+
+    id: str
+    """Stable: `-o json` has it, annotations name it."""
+    check: Check
+    says: str
+    """What it refuses or warns of, in one line."""
+    source: str
+    """Where that is known from."""
+    releases: str = ""
+    """The releases of vLLM that it holds for; empty: it is not about vLLM, or holds for all."""
+    engine: bool = False
+    """Whether it knows what a release of vLLM refuses at start. Its errors are warnings where
+    `Candidate.vllm_decides` is false."""
+    starts: bool = False
+    """Whether it only knows what keeps pods from starting: of a revision that was carried out
+    before its errors are warnings."""
+
+    def problems(self, candidate: Candidate) -> Iterator[Problem]:
+        """What it finds, under its id."""
+        for problem in self.check(candidate):
+            severity, rule = problem.severity, problem.rule or self.id
+            may_start = (self.engine and not candidate.vllm_decides) or (
+                self.starts and candidate.accepted
+            )
+            if may_start and severity is Severity.ERROR:
+                severity = Severity.WARNING
+            warns = severity is Severity.WARNING
+            yield replace(
+                problem,
+                rule=rule,
+                severity=severity,
+                silenced=candidate.silenced(rule) if warns else "",
+            )

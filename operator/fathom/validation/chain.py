@@ -5,61 +5,32 @@ check judges one thing, and yields a problem for each place where it is wrong. d
 written from this table.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from fathom.api.problem import Problem, Severity
 from fathom.validation import (
     argument_checks,
+    cache_checks,
     engine_checks,
     kv_transfer_checks,
     placement_checks,
     pod_template_errors,
     pod_template_warnings,
+    release_checks,
     spec_checks,
     start_checks,
 )
-from fathom.validation.candidate import Candidate
+from fathom.validation.candidate import Candidate, Rule
 
-Check = Callable[[Candidate], Iterable[Problem]]
 _API: Final = "the API of Fathom"
 _KUBERNETES: Final = "kubernetes: pkg/apis/core/validation/validation.go"
 _QUANTITIES: Final = f"{_KUBERNETES}, pkg/apis/core/helper/helpers.go"
 _PARSER: Final = "vLLM's own parser: make known-names"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One row of the chain."""
-
-    id: str
-    """Stable: `-o json` has it, annotations name it."""
-    check: Check
-    says: str
-    """What it refuses or warns of, in one line."""
-    source: str
-    """Where that is known from."""
-    releases: str = ""
-    """The releases of vLLM that it holds for; empty: it is not about vLLM, or holds for all."""
-    engine: bool = False
-    """Whether it knows what a release of vLLM refuses at start. Its errors are warnings where
-    `Candidate.vllm_decides` is false."""
-
-    def problems(self, candidate: Candidate) -> Iterator[Problem]:
-        """What it finds, under its id."""
-        for problem in self.check(candidate):
-            severity, rule = problem.severity, problem.rule or self.id
-            if self.engine and severity is Severity.ERROR and not candidate.vllm_decides:
-                severity = Severity.WARNING
-            warns = severity is Severity.WARNING
-            yield replace(
-                problem,
-                rule=rule,
-                severity=severity,
-                silenced=candidate.silenced(rule) if warns else "",
-            )
-
+_of_releases = partial(Rule, releases="0.28 to 0.33", engine=True)
 
 CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
     # What is written: every error is reported at once.
@@ -111,6 +82,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=spec_checks.variable_sources,
             says="A variable has its value from one place.",
             source=_KUBERNETES,
+            starts=True,
         ),
         Rule(
             id="draft-options",
@@ -130,6 +102,36 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="--max-num-seqs is a whole number: the depth schedule ends there.",
             source=_PARSER,
         ),
+        _of_releases(
+            id="option-names",
+            check=release_checks.unknown_names,
+            says="This release knows the options and draft fields.",
+            source=_PARSER,
+        ),
+        _of_releases(
+            id="option-values",
+            check=release_checks.argument_values,
+            says="vLLM's parser takes each option's value: type, closed set, JSON, or none.",
+            source=_PARSER,
+        ),
+        _of_releases(
+            id="registered-values",
+            check=release_checks.registered_values,
+            says="This release has these parsers, load format, attention backend and connector.",
+            source="vLLM's registries: make known-names",
+        ),
+        _of_releases(
+            id="option-pairs",
+            check=release_checks.option_pairs,
+            says="Options have those that they need, and none that they exclude.",
+            source="validate_parsed_serve_args, verify_max_model_len and others in vLLM",
+        ),
+        Rule(
+            id="unread-variables",
+            check=argument_checks.unread_variables,
+            says="What decides something here is no variable of the container.",
+            source=_API,
+        ),
         Rule(
             id="kv-cache-type",
             check=argument_checks.kv_cache_type,
@@ -143,29 +145,23 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             source="docs/engines.md",
             releases="by row of docs/engines.md",
         ),
-        Rule(
+        _of_releases(
             id="adaptive-architecture",
             check=start_checks.adaptive_architecture,
             says="The target's layers allow adaptive verification.",
             source="vllm/v1/worker/gpu/spec_decode/adaptive_verification.py: make known-names",
-            releases="0.28 to 0.33",
-            engine=True,
         ),
-        Rule(
+        _of_releases(
             id="model-runner",
             check=start_checks.model_runner,
             says="The model runner that the spec selects has all that it asks for.",
             source="vllm/config/vllm.py",
-            releases="0.28 to 0.33",
-            engine=True,
         ),
-        Rule(
+        _of_releases(
             id="variable-values",
             check=start_checks.engine_variable_values,
             says="This release reads the variables that begin with VLLM_, and as they are written.",
             source="vllm/envs.py: make known-names",
-            releases="0.28 to 0.33",
-            engine=True,
         ),
         Rule(
             id="variables-of-fields",
@@ -178,6 +174,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=spec_checks.visible_gpus,
             says="The engine sees the GPUs that the device plugin gives its pod.",
             source="kubernetes: pkg/kubelet/kubelet_pods.go; CUDA's environment variables",
+            starts=True,
         ),
         Rule(
             id="graphs-fit",
@@ -202,26 +199,27 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=placement_checks.asked_resources,
             says="Requests and limits are ones that Kubernetes takes.",
             source=_QUANTITIES,
+            starts=True,
         ),
         Rule(
             id="tolerations",
             check=placement_checks.tolerations,
             says="Tolerations are ones that Kubernetes takes.",
             source=_KUBERNETES,
+            starts=True,
         ),
         Rule(
             id="access-modes",
-            check=spec_checks.access_modes,
+            check=cache_checks.access_modes,
             says="All pods can mount the claim that Fathom makes, and the fetch can fill it.",
             source=f"{_KUBERNETES}; the scheduler's plugin VolumeRestrictions",
+            starts=True,
         ),
-        Rule(
+        _of_releases(
             id="dense-data-parallelism",
             check=spec_checks.dense_data_parallelism,
             says="Data parallelism over nodes is for mixture-of-experts models.",
             source="run_engine_core in vllm/v1/engine/core.py",
-            releases="0.28 to 0.33",
-            engine=True,
         ),
         Rule(
             id="pod-template",
@@ -250,21 +248,15 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
         ),
         Rule(
             id="cache-size",
-            check=spec_checks.size_of_cache,
+            check=cache_checks.size_of_cache,
             says="The weights fit in the claim that Fathom makes.",
             source="the hub's sizes of files",
         ),
         Rule(
             id="host-memory",
-            check=spec_checks.host_memory,
+            check=cache_checks.host_memory,
             says="Limits of memory hold what is kept there.",
             source="vllm/config/offload.py, vllm/config/cache.py",
-        ),
-        Rule(
-            id="option-names",
-            check=argument_checks.unknown_names,
-            says="This release knows the options and draft fields.",
-            source=_PARSER,
         ),
         Rule(
             id="token-budget",
@@ -287,7 +279,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
         ),
         Rule(
             id="hub-variables",
-            check=spec_checks.hub_variables,
+            check=cache_checks.hub_variables,
             says="The engine looks for weights where they lie.",
             source="huggingface_hub/constants.py",
         ),

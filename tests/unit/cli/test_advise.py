@@ -6,8 +6,8 @@ import pytest
 
 from fathom.api.choices import Objective, TuningMode
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.cli.advise import advice_lines
 from fathom.cli.cluster import LiveResource
+from fathom.cli.explain import advice_lines
 from fathom.measurement.deltas import pooled_cells
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write
 from fathom.tuning.estimate.step_filter import updated

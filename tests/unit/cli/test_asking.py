@@ -8,7 +8,7 @@ import typer
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.cli.retry import retried
+from fathom.cli.rollout import retried
 from fathom.cli.target import annotate
 from fathom.cluster.kinds import JOB, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
 from manifest_samples import manifest

@@ -1,12 +1,16 @@
 """Options and draft fields that the engine's release does not know: told, with what is meant."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
-from fathom.engine.capability_table import known_names, names_of
-from fathom.validation.argument_checks import unknown_names
-from generators.known_names import known_releases, rows
+from fathom.engine import known_options
+from fathom.engine.known_options import KnownNames, Takes, known_names, names_in, names_of
+from fathom.validation.release_checks import unknown_names
+from generators.known_names import known_names as table
+from generators.known_names import known_releases, option_rows, rows, value_rows, written
 from manifest_samples import resource
 from support.validated import candidate
 
@@ -16,6 +20,7 @@ def doubts(*args: str, **options: str) -> list[str]:
     return [str(each) for each in unknown_names(candidate(resource(changes)))]
 
 
+FILE = Path(known_options.__file__).with_name("known_names.json")
 UNKNOWN = "vLLM 0.32.0 does not know"
 
 
@@ -82,6 +87,7 @@ def test_an_option_of_other_releases_is_told_with_them() -> None:
     known = known_names()
     (oldest, *_), newest = known.releases, known.releases[-1]
     gone = min(names_of(oldest, known.options) - names_of(newest, known.options))
+    assert gone.startswith("--")
     sd = resource({"engine.image": f"vllm/vllm-openai:v{newest}", "engine.args": [gone]})
     (doubt,) = unknown_names(candidate(sd))
     assert f"vLLM {newest} does not know {gone} and would not start; {oldest}" in doubt.message
@@ -118,3 +124,48 @@ def test_names_stand_once_for_all_releases_that_know_them() -> None:
         (("2",), ("c",)),
     ]
     assert {each: sorted(names_of(each, found)) for each in answers} == answers
+
+
+def test_options_stand_once_for_all_releases_in_which_they_take_the_same() -> None:
+    text, whole = {"takes": "text"}, {"takes": "whole number", "none": True}
+    found = option_rows({"1": {"--a": text, "--b": text}, "2": {"--a": text, "--b": whole}})
+    assert [(row.names, row.releases, row.takes, row.none) for row in found] == [
+        (("--b",), ("1",), Takes.TEXT, False),
+        (("--a",), ("1", "2"), Takes.TEXT, False),
+        (("--b",), ("2",), Takes.WHOLE, True),
+    ]
+
+
+def test_values_stand_once_for_all_names_of_an_option() -> None:
+    found = value_rows(
+        {"1": {"--a": ["x"], "-a": ["x"]}, "2": {"--a": ["x", "y"], "-a": ["y", "x"]}}
+    )
+    assert [(row.of, row.releases, row.names) for row in found] == [
+        (("--a", "-a"), ("1", "2"), ("x",)),
+        (("--a", "-a"), ("2",), ("y",)),
+    ]
+
+
+def test_what_is_written_is_read_back() -> None:
+    answer = {
+        "options": {"--a": {"takes": "text"}, "-a": {"takes": "text"}},
+        "draft": ["model"],
+        "values": {"--a": ["x"]},
+        "keys": {},
+        "aliases": {"--a": ["-a"]},
+    }
+    known = table({"0.32.0": answer})
+    assert KnownNames.model_validate_json(written(known)) == known
+    assert written(known_names()) == FILE.read_text(encoding="utf-8")
+
+
+def test_a_release_knows_an_option_by_all_its_names() -> None:
+    names = names_in(Version("0.32.1"))
+    assert names is not None
+    assert names.first["-dcp"] == "--decode-context-parallel-size"
+    assert names.meant("-n2") == ("-n",)
+    assert names.meant("-O3") == ("-O",)
+    assert names.meant("--max-num-b") == ("--max-num-batched-tokens",)
+    assert len(names.meant("--max-num-s")) == 2
+    assert names.meant("--nothing-of-the-kind") == names.meant("-xyz") == ()
+    assert names_in(None) is names_in(Version("0.27.0")) is None

@@ -19,7 +19,7 @@ from maintenance.try_engine import (
 )
 
 REPOSITORY = Path(__file__).parents[3]
-COMMANDS, PREFLIGHT, GRAPHS, RUNNING = CHECKS[0], CHECKS[2], CHECKS[3], CHECKS[-1]
+COMMANDS, PREFLIGHT, GRAPHS, RUNNING = CHECKS[0], CHECKS[3], CHECKS[4], CHECKS[-1]
 
 
 def test_releases_are_those_that_are_named_or_those_of_make_test() -> None:

@@ -9,8 +9,8 @@ import pytest
 from fathom.api.names import ANNOTATION_ENGINE_ARGUMENTS, SILENCE_PREFIX
 from fathom.api.problem import Problem, Severity, warning
 from fathom.resource import SpeculativeDeployment
-from fathom.validation.candidate import Candidate, candidate_of
-from fathom.validation.chain import CHAIN, Rule, problems_of
+from fathom.validation.candidate import Candidate, Rule, candidate_of
+from fathom.validation.chain import CHAIN, problems_of
 from manifest_samples import resource
 
 RULES = [rule for link in CHAIN for rule in link]
@@ -21,11 +21,11 @@ def _of(image: str = "vllm/vllm-openai:v0.32.0", **annotations: str) -> Speculat
     return replace(sd, metadata=sd.metadata.model_copy(update={"annotations": annotations}))
 
 
-def _rule(name: str, *problems: Problem, engine: bool = False) -> Rule:
+def _rule(name: str, *problems: Problem, engine: bool = False, starts: bool = False) -> Rule:
     def check(_: Candidate) -> Iterable[Problem]:
         return problems
 
-    return Rule(id=name, check=check, says="-", source="-", engine=engine)
+    return Rule(id=name, check=check, says="-", source="-", engine=engine, starts=starts)
 
 
 ERROR = Problem(field="spec.engine.args", message="this release does not start with it.")
@@ -81,6 +81,14 @@ def test_what_was_carried_out_before_is_warned_of() -> None:
         candidate_of(_of(), {}, accepted=True), [[_rule("one", ERROR, engine=True)]]
     )
     assert found.severity is Severity.WARNING
+    of_pods = [[_rule("two", ERROR, starts=True), _rule("three", ERROR)]]
+    found_again = problems_of(candidate_of(_of(), {}, accepted=True), of_pods)
+    assert {each.rule: each.severity for each in found_again} == {
+        "two": Severity.WARNING,
+        "three": Severity.ERROR,
+    }
+    (new,) = problems_of(candidate_of(_of(), {}), [of_pods[0][:1]])
+    assert new.severity is Severity.ERROR
 
 
 def test_an_error_ends_the_chain_and_comes_first() -> None:

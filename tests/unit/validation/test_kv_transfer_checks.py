@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from fathom.validation.kv_transfer_checks import kv_transfer_warnings
 from manifest_samples import resource
-from support.validated import errors, warnings
+from support.validated import candidate, errors, warnings
 
 HOST = {
     "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
@@ -55,9 +56,7 @@ def test_a_half_is_fine_where_no_layer_of_the_draft_is_missed(changes: dict[str,
     "config",
     [
         {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"},
-        {"kv_connector": "OffloadingConnector"},
-        {"kv_connector": 5, "kv_connector_extra_config": {"connectors": "NixlConnector"}},
-        ["NixlConnector"],
+        {"kv_connector": "OffloadingConnector", "kv_role": "kv_both"},
         {},
     ],
 )
@@ -65,14 +64,27 @@ def test_another_connector_is_not_judged(config: object) -> None:
     assert found(config, **{"speculation.drafting": "Disabled"}) == []
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"kv_connector": 5, "kv_connector_extra_config": {"connectors": "NixlConnector"}},
+        ["NixlConnector"],
+    ],
+)
+def test_what_is_no_connector_is_left_to_other_checks(config: object) -> None:
+    sd = resource({"engine.args": ["--kv-transfer-config", json.dumps(config)]})
+    assert list(kv_transfer_warnings(candidate(sd))) == []
+
+
 @pytest.mark.parametrize("spelling", ["--kv-transfer-config", "--kv_transfer_config", "--kv-t"])
 @pytest.mark.parametrize(
     "config",
     [
         NIXL,
-        {"kv_connector": "NixlPushConnector"},
+        {"kv_connector": "NixlPushConnector", "kv_role": "kv_producer"},
         {
             "kv_connector": "MultiConnector",
+            "kv_role": "kv_producer",
             "kv_connector_extra_config": {"connectors": [{"kv_connector": "LMCache"}, NIXL]},
         },
     ],
@@ -182,7 +194,7 @@ def labelled(role: str) -> dict[str, Any]:
     [
         (CONSUMER, {}),
         (BOTH, {}),
-        ({"kv_connector": "P2pNcclConnector", "kv_role": "kv_consumer"}, {}),
+        ({"kv_connector": "MooncakeConnector", "kv_role": "kv_consumer"}, {}),
         (LMCACHE, labelled("decode")),
         (
             {
@@ -264,4 +276,4 @@ def test_both_halves_of_a_hybrid_target_need_one_depth() -> None:
 
 def test_other_targets_and_connectors_are_not_concerned() -> None:
     assert found(NIXL, **{"engine.env": [HOST]}) == []
-    assert found({"kv_connector": "OffloadingConnector"}, **STATES) == []
+    assert found({"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}, **STATES) == []

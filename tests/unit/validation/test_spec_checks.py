@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from fathom.api.problem import Problem, Severity
-from fathom.validation.spec_checks import hub_variables, visible_gpus
+from fathom.validation.cache_checks import hub_variables
+from fathom.validation.spec_checks import visible_gpus
 from manifest_samples import resource
 from support.validated import candidate
 
