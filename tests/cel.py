@@ -10,8 +10,8 @@ from typing import Any
 
 from cel_expr_python import cel
 
+from fathom.api.cel_rules import CREATION_RULES, RULES
 from fathom.api.crd import custom_resource_definition
-from fathom.api.rules import CREATION_RULES, RULES
 from structural_schema import spec_schema, with_defaults
 
 SPEC_SCHEMA = spec_schema(custom_resource_definition())

@@ -666,7 +666,12 @@ SERVING: Final[Mapping[str, Odd]] = {
     ),
     "a probe where a connector may listen": Odd(
         engine(livenessProbe={"httpGet": {"port": 8998}}),
-        {"engine.args": ["--kv-transfer-config", '{"kv_connector": "MooncakeConnector"}']},
+        {
+            "engine.args": [
+                "--kv-transfer-config",
+                '{"kv_connector": "MooncakeConnector", "kv_role": "kv_both"}',
+            ]
+        },
         pod={(*VLLM, "livenessProbe", "httpGet", "port"): 8998},
         doubt=f"{AT}.livenessProbe: nothing is known to listen at port 8998",
     ),

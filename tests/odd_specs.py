@@ -67,7 +67,7 @@ OTHER_TYPES: Final[Mapping[str, tuple[Any, str]]] = {
 """By field: what stands there, and the sentence. A path with a number is of the list before it."""
 
 BEYOND_BOUNDS: Final[Mapping[str, tuple[Any, str]]] = {
-    "speculation.tokens": (0, "0 is too small: 1 is the least."),
+    "speculation.tokens": (-1, "-1 is too small: 1 is the least."),
     "speculation.maxTokens": (65, "65 is too large: 64 is the most."),
     "speculation.tuning.tpotMilliseconds": (0, "0 is too small: it must be more than 0."),
     "speculation.depths": ([], "this list is empty: give it an item, or leave the field out."),

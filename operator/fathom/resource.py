@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from fathom.api.base import NullIsAbsent
 from fathom.api.bounded_json import DEEPEST
+from fathom.api.cel_rules import violations
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.names import (
     API_VERSION,
@@ -21,7 +22,6 @@ from fathom.api.names import (
 from fathom.api.newer_release import Pruned, pruned
 from fathom.api.problem import Problem
 from fathom.api.refusals import refusals
-from fathom.api.rules import violations
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
 from fathom.engine.profile import EngineProfile, profile_of

@@ -9,10 +9,10 @@ from typing import Any, Final
 import pytest
 
 from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.validation.gpu_memory_checks import state_cost
 from fathom.validation.hidden_state_checks import aux_layers_of
 from fathom.validation.model_input import preflight_input
 from fathom.validation.pair_checks import TARGETS_WITHOUT_EAGLE3, knows_eagle3_draft
-from fathom.validation.size_checks import state_cost
 from local_cluster.engine.releases import asked_releases
 from manifest_samples import resource
 from support.asked_vllm import AskVllm

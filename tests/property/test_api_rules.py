@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cel import broken_by_cel
+from fathom.api.cel_rules import violations
 from fathom.api.choices import Accelerator, TuningMode
 from fathom.api.methods import Method
-from fathom.api.rules import violations
 from fathom.api.spec import SpeculativeDeploymentSpec
 from manifest_samples import manifest
 

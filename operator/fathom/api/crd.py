@@ -7,8 +7,8 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from fathom.api import names
+from fathom.api.cel_rules import CREATION_RULES, RULES
 from fathom.api.names import LONGEST_NAME, NAME_PATTERN
-from fathom.api.rules import CREATION_RULES, RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import SpeculativeDeploymentStatus
 

@@ -116,7 +116,10 @@ def _sentence(root: type[BaseModel], details: ErrorDetails) -> str:
         return _no_such_shape(found, wanted, fields) or _no_such_value(found, wanted)
     if (path := path_of(location)) in NAMES and kind in _OF_TEXT:
         return refused_name(path, found, longest=limits.get("max_length"))
-    return _SENTENCES[kind](found, limits) if kind in _SENTENCES else _ANYTHING_ELSE
+    sentence = _SENTENCES[kind](found, limits) if kind in _SENTENCES else _ANYTHING_ELSE
+    # A boolean is an int in Python, and 0 equals False.
+    hint = _TO_STOP.get(path, "") if found in (0, False) else ""
+    return f"{sentence}{hint}"
 
 
 def _no_such_shape(found: object, wanted: str, fields: Sequence[str]) -> str:
@@ -213,6 +216,14 @@ def _not_of_pattern(found: object, pattern: str) -> str:
     return f"{_shown(found)} is not a size: write a number and its unit, such as 200Gi."
 
 
+_TO_STOP: Final[Mapping[str, str]] = {
+    "spec.speculation.tokens": " To serve without drafts, set speculation.drafting to Disabled.",
+    "spec.speculation.tuning.mode": (
+        " YAML reads off as false. To keep one depth, write Static; to serve without drafts, set "
+        "speculation.drafting to Disabled."
+    ),
+}
+"""Where 0 or off is written to stop something: what stops it."""
 _SENTENCES: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], str]]] = {
     "missing": lambda _, __: "required, but missing: set it.",
     "enum": lambda found, limits: _not_one_of(found, _QUOTED.findall(limits["expected"])),

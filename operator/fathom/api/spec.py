@@ -1,7 +1,7 @@
 """What users write: the spec of a SpeculativeDeployment, v1alpha1.
 
-Cross-field rules stand in `fathom.api.rules`, once, as CEL for the API server and as a predicate
-for everything else.
+Cross-field rules stand in `fathom.api.cel_rules`: once, as CEL for the API server and as a
+predicate for everything else.
 """
 
 from typing import Annotated, Final

@@ -1,14 +1,13 @@
 """`fathom check`: what is known of a resource, and what is wrong with it."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Final
 
 import typer
 
 from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
-from fathom.adapters.model_files import is_directory, local_facts
-from fathom.adapters.ports import ModelHub
+from fathom.api.conditions import Reason
 from fathom.api.spec import DEFAULT_MAX_TOKENS, SpeculativeDeploymentSpec
 from fathom.cli.check_report import (
     CheckList,
@@ -29,26 +28,27 @@ from fathom.cli.resources import (
     Judgement,
     bill,
     judged,
+    looked_up,
     named,
     read,
 )
 from fathom.engine.depth_set import WIDEST_GRID, richer_tokens
 from fathom.engine.profile import EngineProfile
 from fathom.engine.start import EngineStart
-from fathom.model_facts import ModelConfig, ModelFacts, ModelRef, model_refs
+from fathom.model_facts import ModelConfig, ModelFacts
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.comparison import HAS
 from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
 from fathom.rollout.revision import revision_of
 from fathom.validation.engine_checks import graph_price
-from fathom.validation.model_input import PreflightInput, with_deepest
-from fathom.validation.size_checks import (
+from fathom.validation.gpu_memory_checks import (
     GIB,
     GraphCost,
     graph_cost,
     memory_estimate,
     state_cost,
 )
+from fathom.validation.model_input import PreflightInput, with_deepest
 
 _LONGEST_TIMEOUT_S: Final = 600.0
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -96,9 +96,11 @@ def _facts(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[tu
     """Pairs of a label and what is known."""
     spec, given = resource.spec, judgement.candidate.models
     verdict = judgement.candidate.verdict
-    yield "draft", f"{verdict.reason}: {verdict.message}"
+    # A warning has it in full.
+    doubtful = verdict.reason is Reason.DOUBTFUL
+    yield "draft", f"{verdict.reason}: {'see the warning.' if doubtful else verdict.message}"
     yield "depth", _depth(resource.engine) + _states(given)
-    if resource.engine.live:
+    if resource.engine.live or (resource.engine.sets_graphs and spec.drafts):
         yield "CUDA graphs", _graphs(resource.engine)
     if compared := _compared(resource):
         yield "comparison", compared
@@ -314,7 +316,7 @@ def check_command(
     reports = []
     for document in read(manifests):
         if isinstance(document.parsed, SpeculativeDeployment):
-            models = asyncio.run(_looked_up(document.parsed, hub))
+            models = asyncio.run(looked_up(document.parsed, hub))
             judgement = judged(document.parsed, models)
             resource = judgement.candidate.resource
             report = report_of(document.where, resource, judgement)
@@ -334,17 +336,3 @@ def check_command(
         typer.echo(written(CheckList(items=tuple(reports)), output))
     refused = any(each.verdict == "refused" or (strict and each.warnings) for each in reports)
     raise typer.Exit(REFUSED if refused else 0)
-
-
-async def _looked_up(
-    resource: SpeculativeDeployment, hub: ModelHub
-) -> Mapping[ModelRef, ModelFacts]:
-    refs = model_refs(resource.spec)
-    facts = await asyncio.gather(*(_look_up(ref, hub) for ref in refs))
-    return dict(zip(refs, facts, strict=True))
-
-
-async def _look_up(ref: ModelRef, hub: ModelHub) -> ModelFacts:
-    if is_directory(ref):
-        return await asyncio.to_thread(local_facts, ref)
-    return await hub.look_up(ref)

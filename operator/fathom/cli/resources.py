@@ -1,24 +1,28 @@
 """The SpeculativeDeployments in manifests, each with what refuses it."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 import typer
 from pydantic import JsonValue
 
+from fathom.adapters.model_files import is_directory, local_facts
+from fathom.adapters.ports import ModelHub
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
-from fathom.api.problem import Problem, Severity
+from fathom.api.conditions import Reason
+from fathom.api.problem import Problem, Severity, warning
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.group import MATCHES_LABEL_KEYS
-from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_facts import ModelFacts, ModelRef, model_refs
 from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
 from fathom.text import counted
 from fathom.validation.candidate import Candidate, as_sized, candidate_of
 from fathom.validation.chain import problems_of
+from fathom.validation.gpu_memory_checks import GIB, graph_cost
 from fathom.validation.placement_checks import needed_kinds
-from fathom.validation.size_checks import GIB, graph_cost
 
 REFUSED: Final = 2
 """Exit code of a command that refused something."""
@@ -98,8 +102,34 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
     return Judgement(
         candidate=candidate,
         errors=tuple(each for each in found if each.severity is Severity.ERROR),
-        warnings=tuple(each for each in found if each.severity is Severity.WARNING),
+        warnings=(
+            *_doubt(candidate),
+            *(each for each in found if each.severity is Severity.WARNING),
+        ),
     )
+
+
+def _doubt(candidate: Candidate) -> Iterator[Problem]:
+    """What the condition DraftCompatible says of a pair that may not work."""
+    verdict, rule = candidate.verdict, "draft-fits"
+    if verdict.reason is Reason.DOUBTFUL:
+        found = warning(verdict.field, verdict.message)
+        yield replace(found, rule=rule, silenced=candidate.silenced(rule))
+
+
+async def looked_up(
+    resource: SpeculativeDeployment, hub: ModelHub
+) -> Mapping[ModelRef, ModelFacts]:
+    """What is known of the models that a resource names."""
+    refs = model_refs(resource.spec)
+    facts = await asyncio.gather(*(_look_up(ref, hub) for ref in refs))
+    return dict(zip(refs, facts, strict=True))
+
+
+async def _look_up(ref: ModelRef, hub: ModelHub) -> ModelFacts:
+    if is_directory(ref):
+        return await asyncio.to_thread(local_facts, ref)
+    return await hub.look_up(ref)
 
 
 def bill(candidate: Candidate) -> tuple[str, ...]:

@@ -100,7 +100,8 @@ def static_graphs(spec: SpeculativeDeploymentSpec, start: EngineStart) -> Graphs
     """Those of the same engine at `tokens`."""
     tokens = spec.speculation.tokens
     schedule = (DepthRange(1, start.max_num_seqs, tokens),)
-    return _graphs(spec, start, schedule, tokens, _default_sizes(spec, start, schedule, tokens))
+    sizes = stated_sizes(start) or _default_sizes(spec, start, schedule, tokens)
+    return _graphs(spec, start, schedule, tokens, sizes)
 
 
 def _graphs(

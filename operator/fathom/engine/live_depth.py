@@ -44,8 +44,12 @@ def live_depth_refusal(spec: SpeculativeDeploymentSpec, start: EngineStart) -> R
             f"the tag of {spec.engine.image} does not show which vLLM it holds, so "
             f"{_stays(spec)}: set spec.engine.version.",
         )
-    obstacle = next(_obstacles(spec, start, start.version), None)
-    return None if obstacle is None else Refusal(Reason.LIVE_DEPTH_UNSUPPORTED, obstacle)
+    first, *others = (*_obstacles(spec, start, start.version), "")
+    if not first:
+        return None
+    # A cure of the first alone would cost a rollout, and cure nothing.
+    also = "".join(f" Also, {each.replace(f', so {_stays(spec)}', '')}" for each in others if each)
+    return Refusal(Reason.LIVE_DEPTH_UNSUPPORTED, f"{first}{also}")
 
 
 def _stays(spec: SpeculativeDeploymentSpec) -> str:

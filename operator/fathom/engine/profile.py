@@ -86,6 +86,11 @@ class EngineProfile:
         """The startup schedule, where depth is live."""
         return startup_schedule(self.depths, self.max_num_seqs)
 
+    @property
+    def sets_graphs(self) -> bool:
+        """Whether `engine.args` say which sizes of CUDA graphs are captured."""
+        return self.start.captures_graphs and sets_graphs(self.arguments)
+
     @cached_property
     def added_sizes(self) -> tuple[int, ...]:
         """Sizes of CUDA graphs that the operator asks for, in tokens; none: vLLM's or the user's.

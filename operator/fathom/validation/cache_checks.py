@@ -9,7 +9,7 @@ from fathom.api.problem import Problem, warning
 from fathom.manifests.cache import HUB_HOME, HUB_OFF, HUB_PLACES, is_hub_id, is_on, wanted_fetch
 from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
 from fathom.validation.candidate import Candidate
-from fathom.validation.size_checks import GIB
+from fathom.validation.gpu_memory_checks import GIB
 from fathom.validation.start_checks import engine_variables
 
 _ACCESS_MODES: Final = "spec.cache.accessModes"

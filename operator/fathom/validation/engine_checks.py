@@ -20,15 +20,15 @@ from fathom.engine.capability_table import (
     FLASHINFER_MLA_ADAPTIVE,
     has_release,
 )
-from fathom.engine.cuda_graphs import Graphs
+from fathom.engine.cuda_graphs import Graphs, Replayed
 from fathom.engine.depth_set import WIDEST_GRID, capture_sizes
 from fathom.engine.flags import KEYS
-from fathom.engine.graph_sizes import ceiling, sets_graphs
+from fathom.engine.graph_sizes import ceiling, sets_graphs, stated_sizes
 from fathom.engine.profile import EngineProfile
 from fathom.engine.start import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
 from fathom.validation.candidate import Candidate
+from fathom.validation.gpu_memory_checks import state_cost
 from fathom.validation.model_input import with_deepest
-from fathom.validation.size_checks import state_cost
 
 """Whose first pass goes over the tokens of the target's step, with graphs of the same sizes."""
 _HOPPER: Final = 9
@@ -39,6 +39,8 @@ _PLAN_NOTHING: Final = frozenset(
 """Attention backends that plan nothing by request, or read rows that vLLM has set to zero."""
 _TOLD: Final = 3
 """Batches that a refusal names."""
+_RANGES: Final = 3
+"""Ranges of batches that a sentence lists."""
 _AT_ONE_DEPTH: Final = "with tuning.mode Static there is one depth, and nothing to fit"
 _ADAPTIVE_FIELD: Final = "spec.speculation.adaptiveVerification"
 
@@ -69,12 +71,50 @@ def graph_price(engine: EngineProfile) -> GraphPrice | str:
     if not engine.start.captures_graphs:
         return "none, as --enforce-eager asks"
     if sets_graphs(engine.arguments):
-        return "as engine.args set them, which may leave depths without full ones"
+        return f"as engine.args set them, {_of_stated_sizes(engine)}"
     return GraphPrice(
         live=engine.graphs,
         static=engine.static_graphs,
         counts_draft=engine.spec.draft.method.row.graphs_known,
     )
+
+
+def _of_stated_sizes(engine: EngineProfile) -> str:
+    """Which batches run without a full graph, where the user says which sizes are captured."""
+    if not stated_sizes(engine.start):
+        return "which may leave depths without full ones"
+    graphs, depths = engine.graphs, [engine.spec.speculation.tokens]
+    if engine.live:
+        depths = [depth for depth in engine.depths if depth]
+    batches = range(1, graphs.max_num_seqs + 1)
+    without = {
+        depth: [each for each in batches if graphs.replayed(each, depth) is not Replayed.FULL]
+        for depth in depths
+    }
+    missing = [f"depth {depth} at {_ranges(found)}" for depth, found in without.items() if found]
+    if not missing:
+        return "with a full one for each batch and depth"
+    deepest = max(depths)
+    return (
+        f"in tokens, of which a request at depth k takes k + 1. Without a full graph: "
+        f"{'; '.join(missing)}. Remove the sizes"
+        f"{', and Fathom adds those that fit' if engine.live else ''}, or have them reach "
+        f"{graphs.max_num_seqs * (deepest + 1)}"
+    )
+
+
+def _ranges(batches: Sequence[int]) -> str:
+    """Such as `batches 2 to 6`; at most three ranges, and how many batches there are beyond."""
+    ranges: list[tuple[int, int]] = []
+    for each in batches:
+        if ranges and ranges[-1][1] == each - 1:
+            ranges[-1] = (ranges[-1][0], each)
+        else:
+            ranges.append((each, each))
+    shown = [f"{a} to {b}" if b > a else f"{a}" for a, b in ranges[:_RANGES]]
+    more = sum(b - a + 1 for a, b in ranges[_RANGES:])
+    listed = ", ".join(shown) + (f" and {more} more" if more else "")
+    return f"batch{'es' if len(batches) > 1 else ''} {listed}"
 
 
 def draft_options(candidate: Candidate) -> tuple[Problem, ...]:

@@ -17,6 +17,13 @@ from fathom.api.methods import METHODS, Method
 from fathom.api.problem import Problem, Severity
 from fathom.engine.capability_table import ARCHITECTURES
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.validation.gpu_memory_checks import (
+    draft_heads,
+    kv_cache,
+    maximum_length,
+    memory,
+    target_heads,
+)
 from fathom.validation.hidden_state_checks import (
     aux_layers,
     aux_layers_of,
@@ -36,13 +43,6 @@ from fathom.validation.pair_checks import (
     multi_token_prediction,
     target_architecture,
     vocabularies,
-)
-from fathom.validation.size_checks import (
-    draft_heads,
-    kv_cache,
-    maximum_length,
-    memory,
-    target_heads,
 )
 
 TABLE: Final = "Fathom's own table"

@@ -56,6 +56,15 @@ _CHOOSES_TOOLS: Final = "--enable-auto-tool-choice"
 _Sizes = Mapping[str, int | None]
 _RefusalOf = Callable[[Mapping[str, Given], _Sizes, str, str], str]
 
+_FIELDS: Final[Mapping[str, str]] = {
+    "--num-speculative-tokens": "speculation.tokens",
+    "--speculative-model": "draft.id",
+    "--speculative-draft-tensor-parallel-size": "draft.tensorParallelSize",
+    "--ngram-prompt-lookup-max": "draft.options.prompt_lookup_max",
+    "--ngram-prompt-lookup-min": "draft.options.prompt_lookup_min",
+}
+"""Options of vLLM before `--speculative-config`, which many pages still show, and their fields."""
+
 
 def unknown_names(candidate: Candidate) -> Iterator[Problem]:
     """Options and draft fields that the engine's release does not know."""
@@ -84,6 +93,8 @@ def unknown_names(candidate: Candidate) -> Iterator[Problem]:
 
 def _advice(name: str, taken: Iterable[str], rows: Iterable[Names]) -> str:
     """What comes of a name that is not taken, and what to do instead."""
+    if field := _FIELDS.get(name):
+        return f"and would not start: set spec.{field} instead."
     if elsewhere := next((row.releases for row in rows if name in row.names), ()):
         known = f"{', '.join(elsewhere)} do{'es' * (len(elsewhere) == 1)}"
         return f"and would not start; {known}: remove it, or change spec.engine.image."

@@ -12,9 +12,9 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api.accelerators import AMD, vendor_of
+from fathom.api.cel_rules import CREATION_RULES
 from fathom.api.names import bad_label_names
 from fathom.api.problem import Problem, warning
-from fathom.api.rules import CREATION_RULES
 from fathom.engine.start import parsed_version
 from fathom.manifests.template_parts import parts
 from fathom.model_facts import is_model_name

@@ -28,7 +28,8 @@ def facts(directory: Path) -> ModelFacts:
 
 
 def test_reads_the_config_of_a_local_model(model: Path) -> None:
-    assert facts(model) == ModelFacts(config=ModelConfig(fc_norm=True))
+    assert facts(model) == ModelFacts(config=ModelConfig.from_json({"fc_norm": True}))
+    assert facts(model).config == ModelConfig(fc_norm=True, eagle_keys=True)
 
 
 @pytest.mark.parametrize(

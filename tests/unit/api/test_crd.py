@@ -9,8 +9,8 @@ import yaml
 
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api import names
+from fathom.api.cel_rules import CREATION_RULES, RULES
 from fathom.api.crd import custom_resource_definition
-from fathom.api.rules import CREATION_RULES, RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from manifest_samples import manifest
 from structural_schema import nodes, spec_schema, with_defaults

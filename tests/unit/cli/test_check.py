@@ -288,3 +288,60 @@ def test_says_what_depth_costs_a_hybrid_target(tmp_path: Path) -> None:
     assert "space for depth 7 takes 8 states a request, for depth 2 only 3" in said
     deeper = check(tmp_path, spec | {"speculation": {"tokens": 2, "maxTokens": 7}}).stdout
     assert "warning [hybrid-states] spec.speculation.maxTokens: " in deeper
+
+
+@pytest.mark.parametrize(
+    ("changes", "graphs"),
+    [
+        (
+            {"engine.args": ["--max-num-seqs", "6", "--max-cudagraph-capture-size", "6"]},
+            (
+                "Without a full graph: depth 1 at batches 3 to 6; depth 3 at batches 2 to 6; depth 7 "
+                "at batches 1 to 6. Remove the sizes, and Fathom adds those that fit, or have them "
+                "reach 48."
+            ),
+        ),
+        (
+            {
+                "engine.args": ["--max-num-seqs", "6", "--max-cudagraph-capture-size", "6"],
+                "speculation.tuning.mode": "Static",
+            },
+            (
+                "Without a full graph: depth 3 at batches 2 to 6. Remove the sizes, or have them "
+                "reach 24."
+            ),
+        ),
+        (
+            {
+                "engine.args": [
+                    "--max-num-seqs=8",
+                    "--cudagraph-capture-sizes",
+                    *map(str, range(1, 65)),
+                ]
+            },
+            "as engine.args set them, with a full one for each batch and depth.",
+        ),
+    ],
+)
+def test_batches_that_stated_sizes_leave_without_full_graphs_are_counted(
+    tmp_path: Path, changes: dict[str, Any], graphs: str
+) -> None:
+    lines = unwrapped(check(tmp_path, changes).stdout)
+    (line,) = [each for each in lines if each.startswith("  CUDA graphs: ")]
+    assert line.endswith(graphs)
+
+
+def test_a_pair_in_doubt_is_a_warning_and_not_told_twice(tmp_path: Path) -> None:
+    good = Pair.read("good", "llama-eagle3")
+    changes = as_directories(good) | {"engine.args": ["--max-model-len", "131072"]}
+    for part, config in (("target", good.target), ("draft", good.draft)):
+        (tmp_path / part).mkdir()
+        text = json.dumps(config | ({"max_position_embeddings": 2048} if part == "draft" else {}))
+        (tmp_path / part / "config.json").write_text(text, encoding="utf-8")
+        changes[f"{'model' if part == 'target' else 'draft'}.id"] = str(tmp_path / part)
+    verdict, problem, *rest = unwrapped(check(tmp_path, changes).stdout)
+    assert verdict.startswith("! kimi: valid")
+    assert problem.startswith("  warning [draft-fits] ")
+    assert "2048 positions" in problem
+    assert rest[0] == "  draft: Doubtful: see the warning."
+    assert check(tmp_path, changes, "--strict").exit_code == 2

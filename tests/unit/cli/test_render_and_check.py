@@ -97,7 +97,8 @@ def test_of_two_resources_only_the_good_one_is_printed(cli: CliRunner, tmp_path:
 
     assert result.exit_code == 2
     assert result.stderr == (
-        f"{file}: bad: spec.speculation.tokens: 0 is too small: 1 is the least.\n"
+        f"{file}: bad: spec.speculation.tokens: 0 is too small: 1 is the least. To serve without "
+        "drafts, set speculation.drafting to Disabled.\n"
     )
     names = {document["metadata"]["name"] for document in yaml.safe_load_all(result.stdout)}
     assert "kimi-depth" in names

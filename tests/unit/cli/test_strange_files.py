@@ -157,6 +157,24 @@ NEITHER = "is neither true nor false: write one of them, without quotes."
     [
         ("speculation.tokens", True, f"true is not a whole number: {UNQUOTED}"),
         ("speculation.tokens", "3", "'3' is text: write 3, without quotes."),
+        (
+            "speculation.tokens",
+            0,
+            (
+                "0 is too small: 1 is the least. To serve without drafts, set speculation.drafting to "
+                "Disabled."
+            ),
+        ),
+        ("speculation.tokens", -1, "-1 is too small: 1 is the least."),
+        (
+            "speculation.tuning.mode",
+            False,
+            (
+                "false is not one of 'Auto', 'Advise' or 'Static'. YAML reads off as false. To keep "
+                "one depth, write Static; to serve without drafts, set speculation.drafting to "
+                "Disabled."
+            ),
+        ),
         ("engine.user", False, f"false is not a whole number: {UNQUOTED}"),
         ("model.trustRemoteCode", "yes", f"'yes' {NEITHER}"),
         ("model.trustRemoteCode", 1, f"1 {NEITHER}"),

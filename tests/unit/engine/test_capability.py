@@ -489,3 +489,14 @@ def test_an_old_parser_is_told_of_where_nothing_is_refused(
     assert not list(capabilities(candidate(sd)))
     assert refusal is not None
     assert ("a pod that goes aborts its requests" in refusal[1]) is not known
+
+
+def test_each_obstacle_to_live_depth_is_named_with_its_own_cure() -> None:
+    changes = {"engine.image": "vllm/vllm-openai:v0.28.0", "engine.dataParallelSize": 8}
+    refusal = resource(changes).engine.not_live
+    assert refusal is not None
+    assert refusal.sentence.count("depth stays at tokens") == 1
+    assert "change spec.engine.image. Also, vLLM drops the depth schedule" in refusal.sentence
+    alone = resource({"engine.image": "vllm/vllm-openai:v0.28.0"}).engine.not_live
+    assert alone is not None
+    assert "Also" not in alone.sentence

@@ -6,7 +6,7 @@ import pytest
 
 from fathom.engine.cuda_graphs import Replayed
 from fathom.validation.engine_checks import GraphPrice, fitting_graphs, graph_price
-from fathom.validation.size_checks import graph_cost
+from fathom.validation.gpu_memory_checks import graph_cost
 from manifest_samples import resource
 from support.validated import candidate
 from support.work import work_of

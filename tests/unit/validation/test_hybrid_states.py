@@ -7,8 +7,8 @@ import pytest
 from fathom.model_facts import NO_MODEL, ModelConfig, ModelFacts, ModelRef, Weights
 from fathom.validation.candidate import as_sized, candidate_of
 from fathom.validation.engine_checks import memory_of_states
+from fathom.validation.gpu_memory_checks import kv_bytes_per_token, state_cost
 from fathom.validation.model_input import preflight_input
-from fathom.validation.size_checks import kv_bytes_per_token, state_cost
 from manifest_samples import resource
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -121,7 +121,7 @@ def test_room_for_deeper_drafts_is_said_in_numbers() -> None:
         "space for depth 7 takes 8 states a request, for depth 2 only 3 (1,227 MiB of each GPU, "
         "for 446): "
     )
-    assert "requests fit at once, for" in said
+    assert "of them fit at once, for" in said
     # Of a target whose weights are not known nobody can tell how many fit.
     assert "requests fit" not in warnings(spec, weights=None)[0]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fathom.engine.cuda_graphs import Captured
-from fathom.validation.size_checks import graph_cost
+from fathom.validation.gpu_memory_checks import graph_cost
 from manifest_samples import resource
 
 MIB = 1 << 20

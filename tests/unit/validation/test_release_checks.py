@@ -295,3 +295,17 @@ def test_a_variable_that_decides_nothing_here_is_left_alone(args: list[str]) -> 
 def test_a_dollar_that_kubernetes_keeps_is_no_variable() -> None:
     (error,) = errors(resource({"engine.args": ["--max-num-seqs", "$$(N)"]}))
     assert "--max-num-seqs needs a whole number" in error.message
+
+
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        ("--num-speculative-tokens=5", "speculation.tokens"),
+        ("--speculative-model=acme/draft", "draft.id"),
+        ("--ngram-prompt-lookup-max=4", "draft.options.prompt_lookup_max"),
+    ],
+)
+def test_an_option_of_older_pages_has_a_field(option: str, field: str) -> None:
+    (problem,) = errors(resource({"engine.args": [option]}))
+    assert problem.rule == "option-names"
+    assert problem.message.endswith(f"would not start: set spec.{field} instead.")

@@ -6,7 +6,7 @@ import pytest
 
 from cel import broken_by_cel, refused_on_creation
 from fathom.api import names
-from fathom.api.rules import CREATION_RULES, RULES
+from fathom.api.cel_rules import CREATION_RULES, RULES
 from fathom.api.spec import MAX_REPLICAS
 from fathom.resource import SpeculativeDeployment, parse
 from manifest_samples import manifest

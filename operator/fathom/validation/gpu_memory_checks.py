@@ -271,7 +271,7 @@ class StateCost:
             text += f" ({cached}{mine:,.0f} MiB of each GPU, for {theirs:,.0f})"
         if self.requests is None or other.requests is None:
             return text
-        return f"{text}: {self.requests} requests fit at once, for {other.requests}"
+        return f"{text}: {self.requests} of them fit at once, for {other.requests}"
 
 
 def state_cost(given: PreflightInput) -> StateCost | None:
