@@ -55,7 +55,7 @@ MODULES: Final[Mapping[str, Module]] = {
         (
             "tests/unit/validation",
             "tests/unit/engine",
-            "tests/unit/api/test_rules.py",
+            "tests/unit/api/test_cel_rules.py",
             "tests/unit/manifests",
         ),
     ),

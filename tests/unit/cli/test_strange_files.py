@@ -161,8 +161,8 @@ NEITHER = "is neither true nor false: write one of them, without quotes."
             "speculation.tokens",
             0,
             (
-                "0 is too small: 1 is the least. To serve without drafts, set speculation.drafting to "
-                "Disabled."
+                "0 is too small: 1 is the least. To serve without drafts, set "
+                "speculation.drafting to Disabled."
             ),
         ),
         ("speculation.tokens", -1, "-1 is too small: 1 is the least."),
@@ -170,8 +170,8 @@ NEITHER = "is neither true nor false: write one of them, without quotes."
             "speculation.tuning.mode",
             False,
             (
-                "false is not one of 'Auto', 'Advise' or 'Static'. YAML reads off as false. To keep "
-                "one depth, write Static; to serve without drafts, set speculation.drafting to "
+                "false is not one of 'Auto', 'Advise' or 'Static'. YAML reads off as false. To "
+                "keep one depth, write Static; to serve without drafts, set speculation.drafting to "
                 "Disabled."
             ),
         ),
