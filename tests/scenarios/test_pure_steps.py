@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fathom.reconcile.loop_state import LoopState
-from fathom.runtime import loop, performer
+from fathom.runtime import loop, reporter
 from support.loop_harness import LoopHarness
 
 STEPS = {
     loop: ("begun", "intended", "step", "after_writes", "concluded", "found_of", "with_unread"),
-    performer: ("status_step", "after_written", "after_restart", "kept"),
+    reporter: ("status_step", "after_written", "after_restart", "without_spec"),
 }
 
 

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from fathom.cluster.kinds import POD_DISRUPTION_BUDGET, POD_MONITOR, SERVICE, Kind, ServedApis
+from fathom.cluster.kinds import (
+    CONFIG_MAP,
+    POD_DISRUPTION_BUDGET,
+    POD_MONITOR,
+    SERVICE,
+    Kind,
+    ServedApis,
+)
 from support.loop_harness import LoopHarness
 
 SERVED = ServedApis(
@@ -89,3 +96,18 @@ async def test_who_changes_more_than_the_selector_is_answered_no_oftener() -> No
 
     assert await answers_in_an_hour(harness, change) <= 130
     assert "is changed back by something else" in harness.condition("Degraded")["message"]
+
+
+async def test_a_selector_is_put_right_where_no_spec_can_be_carried_out() -> None:
+    harness = await up()
+    ours = selector_of(harness, SERVICE)
+    # The newest spec is bad, and what was known of the one before is lost.
+    harness.edit({"engine.version": "newest"})
+    harness.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
+    harness.restart()
+    await harness.run_for(30)
+    assert harness.condition("Degraded")["reason"] == "InvalidSpec"
+    for selector in (ours | ADDED, {"app": "x"}):
+        changed(harness, SERVICE, selector)
+        await harness.run_for(30)
+        assert selector_of(harness, SERVICE) == ours

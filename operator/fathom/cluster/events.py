@@ -1,6 +1,6 @@
 """Events: what `kubectl describe` shows of what was done and why."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from fathom.api import names
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.cluster.manifest import Manifest, Meta
-from fathom.text import counted, shortened
+from fathom.text import counted, scrubbed, shortened
 from fathom.times import is_over, rfc3339
 
 LONGEST_MESSAGE: Final = 1024
@@ -69,6 +69,10 @@ class Event:
     reason: str
     """An `EventReason`, a condition's `Reason`, or made of an alarm or of what the tuner does."""
     message: str
+
+    def without(self, secrets: Collection[str]) -> "Event":
+        """The same, with no secret in its message."""
+        return replace(self, message=scrubbed(self.message, secrets))
 
 
 def transitions(

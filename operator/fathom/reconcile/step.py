@@ -42,7 +42,7 @@ from fathom.reconcile.status_input import Finding, Findings
 from fathom.reconcile.tuning_input import tuning_snapshot
 from fathom.reconcile.tuning_report import report
 from fathom.reconcile.write_retries import Outcome
-from fathom.reconcile.writes import Build, Writes, is_written, writes_of
+from fathom.reconcile.writes import Build, Writes, is_written, selected_again, writes_of
 from fathom.resource import SpeculativeDeployment
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.learned_state import TuningState
@@ -321,6 +321,15 @@ def found_of(
 
 
 # -- where no spec can be carried out
+
+
+def without_spec(state: LoopState, objects: Objects) -> tuple[Operation, ...]:
+    """What is to be written where no spec can be carried out, and pods serve all the same.
+
+    The Service selects them by names alone, whatever the spec says.
+    """
+    found = (kept(state, objects), selected_again(objects))
+    return tuple(each for each in found if each is not None)
 
 
 def kept(state: LoopState, objects: Objects) -> Operation | None:

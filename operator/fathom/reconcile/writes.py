@@ -6,12 +6,15 @@ replica's, so Kubernetes would let it keep its place.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
+
+from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.choices import AutoOrNever
 from fathom.api.conditions import AlarmKind
-from fathom.cluster.kinds import CONFIG_MAP, JOB, Kind
+from fathom.cluster.diff import first_difference
+from fathom.cluster.kinds import CONFIG_MAP, JOB, SERVICE, Kind
 from fathom.cluster.manifest import Seen
 from fathom.cluster.missing_pods import lacks_place
 from fathom.cluster.observed import ObservedJob
@@ -25,7 +28,7 @@ from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetching import fetch_operations
 from fathom.reconcile.last_status import QUIET_S
 from fathom.reconcile.loop_state import STATE_KEYS, LoopState, Memo, state_data
-from fathom.reconcile.operations import Children, Create, Delete, Operation, operations
+from fathom.reconcile.operations import Children, Create, Delete, Operation, Patch, operations
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.plan import Plan, Rendering, first_workload, plan_of
 from fathom.rollout.refresh import Refresh, RefreshInput, next_refresh
@@ -246,3 +249,16 @@ def is_written(checkpoint: Checkpoint, objects: Objects) -> bool:
     """Whether the ConfigMap tells of the same step."""
     written = Checkpoint.of(objects.tuning)
     return not written.lost and checkpoint.same_step(written)
+
+
+def selected_again(objects: Objects) -> Patch | None:
+    """What makes the Service select the pods that serve again; None: it does."""
+    name = objects.metadata.name
+    live = objects.live.get((SERVICE, name))
+    ours: dict[str, JsonValue] = {names.LABEL_NAME: name, names.LABEL_ROLE: names.ROLE_LEADER}
+    why = live and first_difference({"spec": {"selector": ours}}, live)
+    if live is None or not why or (SERVICE, name) in objects.foreign:
+        return None
+    theirs = cast("Mapping[str, Mapping[str, JsonValue]]", live["spec"]).get("selector") or {}
+    patch: dict[str, JsonValue] = {"spec": {"selector": {**dict.fromkeys(theirs), **ours}}}
+    return Patch(kind=SERVICE, name=name, patch=patch, seen=Seen.of(live), why=why)

@@ -4,7 +4,6 @@ And performs what it decided beside the writes that it is made of.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -28,10 +27,10 @@ from fathom.reconcile.applied import (
 from fathom.reconcile.loop_state import LoopState
 from fathom.reconcile.status import as_written
 from fathom.reconcile.status_input import Findings
-from fathom.reconcile.step import after_kept, after_restart, kept
+from fathom.reconcile.step import after_kept, after_restart, without_spec
 from fathom.runtime.ports import World
 from fathom.runtime.writer import Writer
-from fathom.text import literal_secrets, scrubbed
+from fathom.text import literal_secrets
 from fathom.tuning.learned_state import TuningState
 
 NUDGES_S: Final = 5.0
@@ -84,7 +83,7 @@ class Reporter:
         """Post events, of each reason so many an hour at most; never raises."""
         now_s, known = self._world.clock.now_s(), literal_secrets(objects.resource)
         self._pace, let = self._pace.let_through(events, now_s)
-        clean = [replace(each, message=scrubbed(each.message, known)) for each in let]
+        clean = [each.without(known) for each in let]
         await self._writer.emit(clean, objects.metadata, now_s, self._world.identity)
 
     async def emit_losses(self, objects: Objects, keys: Sequence[str]) -> None:
@@ -142,10 +141,13 @@ class Performer:
         return state
 
     async def keep(self, state: LoopState, objects: Objects, now_s: float) -> LoopState:
-        """Write what should survive a restart, where there is no spec to carry out."""
-        if (write := kept(state, objects)) is None:
+        """Write what should survive a restart, where there is no spec to carry out.
+
+        And have the Service select what serves.
+        """
+        operations = guarded(without_spec(state, objects), state.guard, now_s)
+        if not operations.tried:
             return state
-        operations = guarded([write], state.guard, now_s)
         outcome = await self._writer.carry_out(operations.tried)
         return after_kept(state, operations, outcome, now_s)
 

@@ -297,8 +297,8 @@ def test_says_what_depth_costs_a_hybrid_target(tmp_path: Path) -> None:
             {"engine.args": ["--max-num-seqs", "6", "--max-cudagraph-capture-size", "6"]},
             (
                 "Without a full graph: depth 1 at batches 3 to 6; depth 3 at batches 2 to 6; "
-                "depth 7 at batches 1 to 6. Remove the sizes, and Fathom adds those that fit, or have them "
-                "reach 48."
+                "depth 7 at batches 1 to 6. Remove the sizes, and Fathom adds those that fit, or "
+                "have them reach 48."
             ),
         ),
         (

@@ -171,8 +171,8 @@ NEITHER = "is neither true nor false: write one of them, without quotes."
             False,
             (
                 "false is not one of 'Auto', 'Advise' or 'Static'. YAML reads off as false. To "
-                "keep one depth, write Static; to serve without drafts, set speculation.drafting to "
-                "Disabled."
+                "keep one depth, write Static; to serve without drafts, set "
+                "speculation.drafting to Disabled."
             ),
         ),
         ("engine.user", False, f"false is not a whole number: {UNQUOTED}"),
