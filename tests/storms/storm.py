@@ -29,6 +29,7 @@ from fathom.cluster.kinds import (
     Kind,
 )
 from fathom.rollout.verdict import LONGEST_BAKE
+from fathom.runtime.options import without_secrets
 from manifest_samples import manifest
 from storms import simulated_time
 from storms.calm import complaint
@@ -732,10 +733,17 @@ def _memory() -> str | None:
 
 
 def _quiet(said: io.StringIO) -> None:
-    """All that is logged goes into memory: it is searched, and shown where a history fails."""
+    """All that is logged goes into memory: it is searched, and shown where a history fails.
+
+    Secrets are hidden in it by what hides them in the operator's own log.
+    """
     structlog.reset_defaults()
     structlog.configure(
-        processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()],
+        processors=[
+            structlog.processors.format_exc_info,
+            without_secrets,
+            structlog.processors.KeyValueRenderer(),
+        ],
         logger_factory=structlog.PrintLoggerFactory(said),
         cache_logger_on_first_use=False,
     )

@@ -39,12 +39,28 @@ class RunOptions:
     """None: the pod's service account, or else the user's default kubeconfig."""
 
 
-def _without_secrets(
+def without_secrets(
     _: object, __: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    return {
-        key: scrubbed(value) if isinstance(value, str) else value for key, value in event.items()
-    }
+    """Hide secrets in all that is logged, however deep it is."""
+    return {key: _clean(value) for key, value in event.items()}
+
+
+def _clean(value: object) -> object:
+    match value:
+        case str():
+            return scrubbed(value)
+        case dict():
+            return {key: _clean(each) for key, each in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_clean(each) for each in value]
+        case _:
+            return value
+
+
+def _text_without_secrets(_: object, __: str, line: structlog.typing.EventDict | str) -> str:
+    """Last of all, where a traceback is written into the line by what renders it."""
+    return scrubbed(str(line))
 
 
 def configure_logs(log_format: LogFormat) -> None:
@@ -55,7 +71,7 @@ def configure_logs(log_format: LogFormat) -> None:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.stdlib.PositionalArgumentsFormatter(),
-        _without_secrets,
+        without_secrets,
     ]
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
@@ -68,8 +84,10 @@ def configure_logs(log_format: LogFormat) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    traceback: list[structlog.typing.Processor] = (
-        [structlog.processors.dict_tracebacks] if log_format is LogFormat.JSON else []
+    rendered: list[structlog.typing.Processor] = (
+        [structlog.processors.dict_tracebacks, without_secrets, renderer]
+        if log_format is LogFormat.JSON
+        else [renderer, _text_without_secrets]
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
@@ -77,8 +95,7 @@ def configure_logs(log_format: LogFormat) -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *traceback,
-                renderer,
+                *rendered,
             ],
         )
     )
