@@ -183,6 +183,9 @@ def _graphs(engine: EngineProfile) -> str:
     depth, (live, static) = engine.spec.speculation.tokens, price.captured
     whose = "" if price.counts_draft else " of the target"
     reach, missed = price.live.reach(depth), price.live.missed(depth)
+    if engine.start.graph_mode.without_full:
+        # None are full, as the user asks.
+        missed = 0
     reaches_all = reach == price.live.max_num_seqs
     beyond = "" if reaches_all else f"; none for batches above {reach} at depth {depth}"
     with_live, without = graph_cost(price.live.captured), graph_cost(price.static.captured)

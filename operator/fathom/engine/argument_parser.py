@@ -33,6 +33,7 @@ SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
         "--compilation-config": "--compi",
         "--cpu-offload-gb": "--cpu-offload-g",
         "--cudagraph-capture-sizes": "--cudagraph-c",
+        "--distributed-executor-backend": "--distributed-e",
         "--download-dir": "--dow",
         "--enable-batch-sharded-sampling": "--enable-ba",
         "--enable-dbo": "--enable-db",

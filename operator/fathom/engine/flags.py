@@ -191,7 +191,8 @@ BEFORE_ARGS: Final = (
             "--no-data-parallel-*",
             *("-dpn", "-dpr", "-dpl", "-dpa", "-dpp", "-dpb", "-dph", "-dpe", "-dpm"),
         ),
-        field="engine.dataParallelSize",
+        instead="set spec.engine.dataParallelSize; where that is set, remove this: the operator "
+        "lays the engines out, and one of them takes all requests",
     ),
     Flag(
         names=("--prefill-context-parallel-size", "-pcp"),
@@ -270,7 +271,10 @@ AFTER_ARGS: Final = (
     ),
     Flag(names=("--headless",), value=lambda _, role: role is Role.WORKER, instead=_ONE_NODE),
     Flag(
-        names=("--api-server-count", "-asc"), instead="one server per pod shows all of its metrics"
+        names=("--api-server-count", "-asc"),
+        instead="remove it: one server per pod shows all of its metrics, or, with data "
+        "parallelism, vLLM's own number of them",
+        but_for=frozenset({"1"}),
     ),
     Flag(
         names=("--api-key",),

@@ -6,7 +6,17 @@ from typing import Final
 
 from fathom.api.pod_fields import AccessMode, amount_of
 from fathom.api.problem import Problem, warning
-from fathom.manifests.cache import HUB_HOME, HUB_OFF, HUB_PLACES, is_hub_id, is_on, wanted_fetch
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.manifests.cache import (
+    CACHE_DIRECTORY,
+    HUB_HOME,
+    HUB_OFF,
+    HUB_PLACES,
+    is_hub_id,
+    is_on,
+    wanted_fetch,
+)
+from fathom.manifests.template_parts import parts
 from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
 from fathom.validation.candidate import Candidate
 from fathom.validation.gpu_memory_checks import GIB
@@ -147,3 +157,21 @@ def hub_variables(candidate: Candidate) -> Iterator[Problem]:
             "spec.engine.env, to /cache if the claim has hub/ at its root, or to "
             f"{HUB_HOME} if it is there.",
         )
+    for each in found:
+        elsewhere = each.name in HUB_PLACES and each.value and not _is_mounted(spec, each.value)
+        if elsewhere and spec.cache.exists and is_hub_id(spec.model.id):
+            yield warning(
+                each.path,
+                f"the claim of spec.cache is mounted at {CACHE_DIRECTORY}, and {each.name} names "
+                "another place, which is empty in each new pod: set it to "
+                f"{CACHE_DIRECTORY} or below it.",
+            )
+
+
+def _is_mounted(spec: SpeculativeDeploymentSpec, place: str) -> bool:
+    """Whether a directory is in the claim, or in a volume of the user's."""
+    containers = parts(spec.pod_template, "spec", "containers")
+    mounts = [
+        str(each.get("mountPath")) for one in containers for each in parts(one, "volumeMounts")
+    ]
+    return any(f"{place}/".startswith(f"{at.rstrip('/')}/") for at in (CACHE_DIRECTORY, *mounts))

@@ -176,6 +176,12 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             source="kubernetes: pkg/kubelet/kubelet_pods.go; CUDA's environment variables",
             starts=True,
         ),
+        _of_releases(
+            id="group-backend",
+            check=engine_checks.group_backend,
+            says="Pods of a replica over several nodes meet without Ray.",
+            source="vllm/config/parallel.py",
+        ),
         Rule(
             id="graphs-fit",
             check=engine_checks.fitting_graphs,

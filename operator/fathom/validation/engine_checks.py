@@ -97,9 +97,9 @@ def _of_stated_sizes(engine: EngineProfile) -> str:
     deepest = max(depths)
     return (
         f"in tokens, of which a request at depth k takes k + 1. Without a full graph: "
-        f"{'; '.join(missing)}. Remove the sizes"
-        f"{', and Fathom adds those that fit' if engine.live else ''}, or have them reach "
-        f"{graphs.max_num_seqs * (deepest + 1)}"
+        f"{'; '.join(missing)}. "
+        f"{'Remove the sizes, and Fathom adds those that fit, or have' if engine.live else 'Have'} "
+        f"them reach {graphs.max_num_seqs * (deepest + 1)}"
     )
 
 
@@ -237,6 +237,21 @@ def _conflicts(engine: EngineProfile, version: Version) -> Iterator[str]:
         yield (
             "spec.draft.options.use_local_argmax_reduction leaves it without the draft's logits, "
             "by which it predicts what will be accepted: remove it"
+        )
+
+
+def group_backend(candidate: Candidate) -> Iterator[Problem]:
+    """Ray, where a replica spans several nodes.
+
+    Source: what `__post_init__` asks of `nnodes` in vllm/config/parallel.py, 0.28 to 0.33.
+    """
+    option = "--distributed-executor-backend"
+    ray = candidate.engine.arguments.value(option) == "ray"
+    if ray and candidate.engine.layout.spans_nodes:
+        yield Problem(
+            field="spec.engine.args",
+            message=f"vLLM refuses {option} ray with --nnodes, by which the pods of a replica "
+            "meet: remove it. No Ray is needed.",
         )
 
 

@@ -100,9 +100,9 @@ def _without_right(arguments: EngineArguments, security: Part) -> Iterator[Probl
         if option.name == _NUMA_BIND:
             yield warning(
                 f"spec.engine.args[{option.index}]",
-                f"{option.spelling} needs a right, or the container's runtime refuses it: set "
-                f"{POD_TEMPLATE}.spec.containers[name: {names.ENGINE_CONTAINER}].securityContext."
-                "capabilities.add to [SYS_NICE].",
+                f"{option.spelling} needs a right, or the container's runtime refuses it: add "
+                f"SYS_NICE to {POD_TEMPLATE}.spec.containers[name: {names.ENGINE_CONTAINER}]."
+                "securityContext.capabilities.add.",
             )
 
 

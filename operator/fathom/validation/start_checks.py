@@ -37,6 +37,7 @@ _STRICT: Final = "--fail-on-environ-validation"
 _RETIRED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "VLLM_ATTENTION_BACKEND": "set spec.engine.attentionBackend instead",
+        "VLLM_ADDITIONAL_ARGS": "write the options that it holds into spec.engine.args",
         "VLLM_USE_V1": "remove it, for there is no other engine",
         "VLLM_ALL2ALL_BACKEND": "remove it, or set --all2all-backend in spec.engine.args",
         "VLLM_USE_FLASHINFER_MOE_FP4": "remove it, or set --moe-backend in spec.engine.args",

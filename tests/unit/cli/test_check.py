@@ -306,10 +306,7 @@ def test_says_what_depth_costs_a_hybrid_target(tmp_path: Path) -> None:
                 "engine.args": ["--max-num-seqs", "6", "--max-cudagraph-capture-size", "6"],
                 "speculation.tuning.mode": "Static",
             },
-            (
-                "Without a full graph: depth 3 at batches 2 to 6. Remove the sizes, or have them "
-                "reach 24."
-            ),
+            ("Without a full graph: depth 3 at batches 2 to 6. Have them reach 24."),
         ),
         (
             {
@@ -345,3 +342,10 @@ def test_a_pair_in_doubt_is_a_warning_and_not_told_twice(tmp_path: Path) -> None
     assert "2048 positions" in problem
     assert rest[0] == "  draft: Doubtful: see the warning."
     assert check(tmp_path, changes, "--strict").exit_code == 2
+
+
+def test_nothing_is_missed_where_no_full_graphs_are_asked_for(tmp_path: Path) -> None:
+    config = ["--compilation-config", '{"cudagraph_mode":"PIECEWISE"}']
+    lines = unwrapped(check(tmp_path, {"engine.args": config}).stdout)
+    (line,) = [each for each in lines if each.startswith("  CUDA graphs: ")]
+    assert "Without a full graph" not in line

@@ -6,7 +6,7 @@ from fathom.api.conditions import Reason
 from fathom.engine.capability_table import SHUTDOWN_TIMEOUT
 from fathom.validation.engine_checks import capabilities
 from manifest_samples import resource
-from support.validated import candidate
+from support.validated import candidate, errors
 
 
 def image(version: str) -> dict[str, str]:
@@ -500,3 +500,14 @@ def test_each_obstacle_to_live_depth_is_named_with_its_own_cure() -> None:
     alone = resource({"engine.image": "vllm/vllm-openai:v0.28.0"}).engine.not_live
     assert alone is not None
     assert "Also" not in alone.sentence
+
+
+@pytest.mark.parametrize(
+    ("ranks", "backend", "refused"), [(16, "ray", True), (16, "mp", False), (4, "ray", False)]
+)
+def test_ray_is_refused_where_a_replica_spans_nodes(
+    ranks: int, backend: str, *, refused: bool
+) -> None:
+    args = ["--distributed-executor-backend", backend]
+    sd = resource({"engine.tensorParallelSize": ranks, "engine.args": args})
+    assert [each.rule for each in errors(sd)] == ["group-backend"] * refused

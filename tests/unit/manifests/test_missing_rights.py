@@ -26,8 +26,8 @@ def test_to_bind_to_numa_nodes_without_the_right_is_a_doubt(changes: dict[str, A
     (doubt,) = doubts("--seed=1", "--numa_bind", **changes)
     assert doubt.startswith("spec.engine.args[1]: --numa_bind needs a right, or the container's ")
     assert doubt.endswith(
-        " set spec.podTemplate.spec.containers[name: vllm].securityContext.capabilities.add to "
-        "[SYS_NICE]."
+        " add SYS_NICE to spec.podTemplate.spec.containers[name: vllm].securityContext."
+        "capabilities.add."
     )
 
 

@@ -125,3 +125,28 @@ def test_who_fills_a_claim_learns_where_the_engine_looks(name: str, *, prefetch:
 )
 def test_where_weights_are_found_nothing_is_told(changes: dict[str, Any]) -> None:
     assert hub(**changes) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "mounts", "warned"),
+    [
+        ("/shared-model-cache", [], True),
+        ("/cache", [], False),
+        ("/cache/hub", [], False),
+        ("/cached", [], True),
+        ("/models/hub", ["/models"], False),
+    ],
+)
+def test_a_home_of_the_hub_outside_the_claim_is_warned_of(
+    place: str, mounts: list[str], *, warned: bool
+) -> None:
+    volumes = [{"name": "models", "mountPath": at} for at in mounts]
+    sd = resource(
+        {
+            "cache": {"claimName": "weights", "prefetch": False},
+            "engine.env": [{"name": "HF_HOME", "value": place}],
+            "podTemplate": {"spec": {"containers": [{"name": "vllm", "volumeMounts": volumes}]}},
+        }
+    )
+    found = [problem.message for problem in hub_variables(candidate(sd))]
+    assert [("another place" in message) for message in found] == [True] * warned
