@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from fathom.cluster.kinds import EVENT
+import pytest
+
+from fathom.adapters.ports import KubeError
+from fathom.cluster.kinds import EVENT, Kind
+from fathom.cluster.manifest import Manifest
 from support.loop_harness import LoopHarness
 
 STRANGE = {"engine.image": "acme/vllm:v0.32.0", "engine.args": ["--no-such-option"]}
@@ -36,3 +40,23 @@ async def test_a_warning_is_reported_once_and_ends(harness: LoopHarness) -> None
     assert after is not None
     assert (after["status"], after["reason"]) == ("False", "Cleared")
     assert len(messages(harness)) == 1
+
+
+async def test_a_crd_that_does_not_know_the_condition_gets_the_rest_of_the_status(
+    harness: LoopHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+    apply = harness.kube.apply
+
+    async def older(kind: Kind, manifest: Manifest, *args: Any, **more: Any) -> Manifest:
+        if more.get("subresource") == "status" and "SpecWarned" in str(manifest):
+            refused.append("Unsupported value")
+            raise KubeError(422, 'status.conditions[5].type: Unsupported value: "SpecWarned"')
+        return await apply(kind, manifest, *args, **more)
+
+    monkeypatch.setattr(harness.kube, "apply", older)
+    harness.edit(STRANGE)
+    await harness.run_for(120)
+    assert refused == ["Unsupported value"]
+    assert warned(harness) is None
+    assert harness.status["observedGeneration"] == harness.resource["metadata"]["generation"]
