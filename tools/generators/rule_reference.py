@@ -19,9 +19,9 @@ id of its rule: `error [arguments-owned] spec.engine.args[0]: …`, and `rule` i
 
 - **An error** is certain to fail. `fathom check` ends with exit code 2. The operator does not carry
   the spec out: the condition Degraded says `InvalidSpec`, and what runs keeps running.
-- **A warning** is likely to fail, or costs something. The spec is carried out. The condition
-  SpecWarned lists the warnings, and each change of them is an event. `fathom check --strict` makes
-  them errors, for a pipeline.
+- **A warning** is likely to fail, or costs something. The spec is carried out. `status.warnings`
+  lists the warnings, and a generation that has some gets an event, SpecWarned. `fathom check
+  --strict` makes them errors, for a pipeline.
 
 Rules marked *engine* know what a release of vLLM refuses when it starts. They are errors only where
 the image is a release that vLLM publishes (`vllm/vllm-openai:v0.32.0`, from a mirror too): any

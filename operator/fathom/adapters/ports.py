@@ -138,11 +138,6 @@ class KubeError(Exception):
         return self.status == HTTPStatus.FORBIDDEN
 
     @property
-    def invalid(self) -> bool:
-        """Whether the schema does not take it, as where a CRD is older than the operator."""
-        return self.status == HTTPStatus.UNPROCESSABLE_ENTITY
-
-    @property
     def transient(self) -> bool:
         """Whether the same request may succeed later without anything having changed."""
         return self.status in {0, 408, 409, 429} or self.status >= 500  # noqa: PLR2004

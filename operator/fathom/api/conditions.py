@@ -7,9 +7,10 @@ from typing import Final
 
 
 class ConditionType(StrEnum):
-    """How things are, in the order in which a reader wants them.
+    """How things are: every resource has these, in the order in which a reader wants them.
 
-    Every resource has the first five.
+    A new one could never be taken back: an older CRD lists these, and while a stored status has
+    another one its API server refuses every edit of the spec.
     """
 
     READY = "Ready"
@@ -17,8 +18,6 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     DRAFT_COMPATIBLE = "DraftCompatible"
     TUNING = "Tuning"
-    SPEC_WARNED = "SpecWarned"
-    """Absent until a spec had warnings: `fathom check` says the same."""
 
 
 class AlarmKind(StrEnum):
@@ -60,8 +59,6 @@ class Reason(StrEnum):
     PAUSED = "Paused"
     FETCHING_WEIGHTS = "FetchingWeights"
     WAITING_FOR_HUB = "WaitingForHub"
-    # SpecWarned
-    WARNED = "Warned"
     # How a rollout goes
     SETTLING = "Settling"
     CANARY_STARTING = "CanaryStarting"

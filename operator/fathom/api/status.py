@@ -285,6 +285,8 @@ class SpeculativeDeploymentStatus(ApiModel):
     measured: MeasuredStatus = MeasuredStatus()
     gained: GainedStatus | None = None
     tuning: TuningStatus = TuningStatus()
+    warnings: tuple[str, ...] = ()
+    """What the spec is warned of, as `fathom check` warns; each begins with a field."""
     quality: QualityStatus | None = None
 
     @property

@@ -196,11 +196,12 @@ def attention(status: SpeculativeDeploymentStatus) -> Iterator[str]:
     good: dict[ConditionType | AlarmKind, ConditionStatus] = {
         ConditionType.READY: ConditionStatus.TRUE,
         ConditionType.DEGRADED: ConditionStatus.FALSE,
-        ConditionType.SPEC_WARNED: ConditionStatus.FALSE,
     }
     for each in status.conditions:
         if each.status != good.get(each.type, each.status) and not isinstance(each.type, AlarmKind):
             yield f"{each.type}={each.status}, {each.reason}: {each.message}"
+    for warning in status.warnings:
+        yield f"warning: {warning}"
 
 
 def history_table(history: tuple[DecisionStatus, ...]) -> Table:

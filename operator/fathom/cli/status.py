@@ -110,9 +110,8 @@ def _alarmed(reported: Reported) -> Wellness | None:
 def _well(reported: Reported) -> Wellness:
     tuning = reported.condition(ConditionType.TUNING)
     status, following = reported.status, "Nothing."
-    warned = reported.condition(ConditionType.SPEC_WARNED)
-    if warned is not None and _holds(warned):
-        following = f"Its spec has warnings: {warned.message}"
+    if status is not None and status.warnings:
+        following = f"Its spec has warnings: {' '.join(status.warnings)}"
     elif tuning is not None and not _holds(tuning) and tuning.reason != Reason.STATIC:
         following = tuning.message
     elif status is not None and status.tuning.summary.startswith(f"{TuningMode.ADVISE}/"):

@@ -19,7 +19,7 @@ LONGEST_MESSAGE: Final = 1024
 """The API server refuses longer ones."""
 
 
-_ABNORMAL: Final = frozenset({ConditionType.DEGRADED, ConditionType.SPEC_WARNED, *AlarmKind})
+_ABNORMAL: Final = frozenset({ConditionType.DEGRADED, *AlarmKind})
 """Conditions that are bad when true."""
 HOUR_S: Final = 3600.0
 AN_HOUR: Final = 20
@@ -47,6 +47,7 @@ class EventReason(StrEnum):
     QUALITY_CHECKED = "QualityChecked"
     WEIGHTS_FETCHED = "WeightsFetched"
     PIN_IGNORED = "PinIgnored"
+    SPEC_WARNED = "SpecWarned"
     RESUMED = "Resumed"
     # Something is wrong, or no longer
     RECOVERED = "Recovered"
@@ -89,7 +90,20 @@ def transitions(
         for each in new.conditions
         if each.type in {ConditionType.READY, *_ABNORMAL} and _news(each, before.get(each.type))
     ]
-    return (*found, *_pause(new, before.get(ConditionType.PROGRESSING)))
+    return (*found, *_pause(new, before.get(ConditionType.PROGRESSING)), *_warned(new, old))
+
+
+def _warned(
+    new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None
+) -> tuple[Event, ...]:
+    """What a newer generation of the spec is warned of.
+
+    Warnings alone do not tell what is new: an older CRD keeps none.
+    """
+    generation, warnings = (old.observed_generation, old.warnings) if old else (0, ())
+    if new.observed_generation == generation or new.warnings in ((), warnings):
+        return ()
+    return (Event(Severity.WARNING, EventReason.SPEC_WARNED, " ".join(new.warnings)),)
 
 
 def _pause(new: SpeculativeDeploymentStatus, old: Condition | None) -> tuple[Event, ...]:
@@ -109,8 +123,6 @@ def _news(new: Condition, old: Condition | None) -> bool:
     if old is None:
         # A first look that finds nothing wrong and nothing ready is no news.
         return new.status is ConditionStatus.TRUE
-    if new.type is ConditionType.SPEC_WARNED:
-        return new.status is ConditionStatus.TRUE and new.message != old.message
     if new.type in _ABNORMAL and new.status is ConditionStatus.TRUE:
         return (new.status, new.reason) != (old.status, old.reason)
     return new.status is not old.status

@@ -57,19 +57,6 @@ def alarms(
     }
 
 
-def spec_warned(
-    findings: Findings, before: Mapping[ConditionType | AlarmKind, Condition]
-) -> dict[ConditionType | AlarmKind, Finding]:
-    """What the user of the spec should know; of one that never had warnings there is nothing."""
-    if findings.warnings:
-        listed = " ".join(map(str, findings.warnings))
-        return {ConditionType.SPEC_WARNED: _true(Reason.WARNED, listed)}
-    if ConditionType.SPEC_WARNED not in before:
-        return {}
-    none = Finding(ConditionStatus.FALSE, Reason.CLEARED, "The spec has no warnings any more.")
-    return {ConditionType.SPEC_WARNED: none}
-
-
 def telling(found: Mapping[ConditionType | AlarmKind, Finding]) -> Reason:
     """The reason that says most: of what is wrong, else of what is under way or held."""
     degraded, progressing = found[ConditionType.DEGRADED], found[ConditionType.PROGRESSING]

@@ -1,6 +1,7 @@
 """The status, from one pass's findings. Pure: the same findings give the same status."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -24,12 +25,15 @@ from fathom.reconcile.conditions import (
     degraded_condition,
     progressing_condition,
     ready_condition,
-    spec_warned,
     telling,
 )
 from fathom.reconcile.status_input import Finding, Findings
-from fathom.text import literal_secrets, scrubbed_value
+from fathom.text import literal_secrets, scrubbed_value, shortened
 from fathom.times import rfc3339
+
+MOST_WARNINGS: Final = 16
+LONGEST_WARNING: Final = 1024
+"""Characters of one."""
 
 
 def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStatus:
@@ -44,7 +48,6 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         ConditionType.DEGRADED: degraded_condition(findings, objects),
         ConditionType.DRAFT_COMPATIBLE: findings.draft_compatible,
         ConditionType.TUNING: findings.tuning_finding,
-        **spec_warned(findings, before),
         **alarms(findings, before),
     }
     status = SpeculativeDeploymentStatus(
@@ -54,6 +57,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         ready=f"{ready}/{findings.replicas}",
         reason=telling(found),
         selector=f"{names.LABEL_NAME}={objects.key.name},{names.LABEL_ROLE}={names.ROLE_LEADER}",
+        warnings=_warnings(findings),
         conditions=tuple(
             condition(kind, each, before.get(kind), generation, findings.now_s)
             for kind, each in found.items()
@@ -71,6 +75,11 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         quality=findings.quality,
     )
     return _scrubbed(status, objects)
+
+
+def _warnings(findings: Findings) -> tuple[str, ...]:
+    first = findings.warnings[:MOST_WARNINGS]
+    return tuple(shortened(str(each), LONGEST_WARNING) for each in first)
 
 
 def _scrubbed(status: SpeculativeDeploymentStatus, objects: Objects) -> SpeculativeDeploymentStatus:

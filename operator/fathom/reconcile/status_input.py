@@ -1,7 +1,7 @@
 """What one pass found out, as the status is made from it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fathom.api.choices import Compares
 from fathom.api.conditions import AlarmKind, ConditionStatus, Reason
@@ -93,7 +93,3 @@ class Findings:
     """Why a fetch does not get on."""
     checkpoint_unread: str = ""
     """Why nothing moves, where what was kept cannot be read; empty: it can be."""
-
-    def without_warnings(self) -> "Findings":
-        """The same for a CRD that does not know the condition which lists warnings."""
-        return replace(self, warnings=())

@@ -124,8 +124,6 @@ class Performer:
         self._world = world
         self._writer = writer
         self._reporter = reporter
-        self._crd_is_older = False
-        """Whether the CRD was found not to know the condition SpecWarned."""
 
     async def follow(self, state: LoopState, came: Applied, objects: Objects) -> LoopState:
         """Restart the pod that is due, and have kubelets refresh a new depth document."""
@@ -169,8 +167,6 @@ class Performer:
         Raises:
             KubeError: 404 or 409: the resource is gone, or is not what the status is about.
         """
-        if self._crd_is_older:
-            findings = findings.without_warnings()
         now_s, due = findings.now_s, status_step(state, findings, objects)
         self._reporter.show(due.status, findings, objects, due.state.tuner)
         if due.wait_s > 0:
@@ -180,9 +176,6 @@ class Performer:
         except KubeError as error:
             if error.outdated or error.gone:
                 raise
-            if error.invalid and findings.warnings and not self._crd_is_older:
-                self._crd_is_older = True
-                return await self.report(state, findings, objects)
             state, retry, events = after_refused(due.state, error.message, now_s)
             self._reporter.log_refused(error, objects)
             return state, retry.pause_s, events
