@@ -1,12 +1,20 @@
 """How `fathom check` prints what it found."""
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from fathom.api.problem import Problem, Severity, warning
 from fathom.cli.check_report import COLUMNS, MOST_LINES, CheckList, CheckReport, Fact, findings
 from fathom.cli.check_report import lines_of as lines
+from fathom.cli.main import app
+from support.pages import REPOSITORY
 
 LONG = (
     "this option is not known to this release of vLLM, which would stop at start because of it. "
@@ -86,3 +94,38 @@ def test_the_document_says_its_version() -> None:
         "message": "slow.",
         "silenced": "",
     }
+
+
+EXAMPLES = [
+    path
+    for path in sorted((REPOSITORY / "examples").rglob("*.yaml"))
+    if "\nkind: SpeculativeDeployment\n" in path.read_text(encoding="utf-8")
+]
+
+
+def by_resource(printed: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The lines of each resource, of which the first begins with its verdict."""
+    starts = [at for at, line in enumerate(printed) if line[0] in "✔!✘"]
+    for start, end in zip(starts, [*starts[1:], len(printed)], strict=True):
+        yield printed[start:end]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_each_example_fits_a_screen(example: Path) -> None:
+    result = CliRunner().invoke(app, ["check", "--offline", "-f", str(example)])
+    printed = result.stdout.splitlines()
+    of_one = list(by_resource(printed))
+    assert of_one
+    assert max(map(len, of_one)) <= MOST_LINES
+    assert max(map(len, printed)) <= COLUMNS
+
+
+def test_it_takes_few_processor_seconds() -> None:
+    before = os.times()
+    example = REPOSITORY / "examples" / "kimi-k2.6-gb200.yaml"
+    fathom = Path(sys.executable).parent / "fathom"
+    subprocess.run([fathom, "check", "--offline", "-f", example], check=True, capture_output=True)
+    after = os.times()
+    used = after.children_user + after.children_system
+    used -= before.children_user + before.children_system
+    assert used < 20
