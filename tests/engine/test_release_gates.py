@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fathom.engine.flags import engine_args
-from fathom.engine.start import had_by, release_gates
+from fathom.engine.known_options import names_of
+from fathom.engine.start import release_gates
 from fathom.resource import SpeculativeDeployment
 from fathom.validation.candidate import candidate_of
 from fathom.validation.engine_checks import capabilities
@@ -87,7 +88,7 @@ def test_what_a_release_reads_is_listed(
     gates = release_gates()
     assert release in gates.releases, "run make known-names, with this release in NEWEST_KNOWN"
 
-    assert set(said[kind]) == had_by(release, getattr(gates, kind))
+    assert set(said[kind]) == names_of(release, getattr(gates, kind))
 
 
 @pytest.mark.parametrize("vendor", sorted(gate_probe.VENDORS))
@@ -97,7 +98,7 @@ def test_who_cannot_have_adaptive_verification_is_listed(
     gates = release_gates()
     kind = f"no_adaptive_verification_{vendor}"
 
-    assert set(said[kind]) == had_by(release, getattr(gates, kind)) & set(ARCHITECTURES)
+    assert set(said[kind]) == names_of(release, getattr(gates, kind)) & set(ARCHITECTURES)
 
 
 def runs_on(release: str, name: str) -> SpeculativeDeployment:

@@ -9,6 +9,7 @@ from fathom.model_facts import ModelConfig, ModelFacts, ModelRef
 from fathom.reconcile.holding import PATIENCE_S
 from fathom.runtime.caches import NOT_YET
 from fathom.runtime.loop_registry import Turns, pass_after_pass
+from support.hybrid_target import HYBRID
 from support.loop_harness import AT_ONCE, LoopHarness
 from support.waiting import turns, until
 
@@ -96,18 +97,6 @@ async def test_a_pair_known_not_to_fit_starts_nothing() -> None:
     assert harness.condition("DraftCompatible")["status"] == "False"
 
 
-HYBRID = ModelFacts(
-    config=ModelConfig.from_json(
-        {
-            "architectures": ["Qwen3NextForCausalLM"],
-            "model_type": "qwen3_next",
-            "num_hidden_layers": 48,
-            "full_attention_interval": 4,
-            "linear_num_value_heads": 32,
-            "num_nextn_predict_layers": 1,
-        }
-    )
-)
 MTP = {
     "model.id": TARGET.id,
     "draft.id": None,

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fathom.engine.start import OfReleases, ReleaseGates
-from generators.known_names import known_releases
+from fathom.engine.start import ReleaseGates
+from generators.known_names import known_releases, rows
 from local_cluster.engine import gate_probe
 from local_cluster.engine.script_client import imported_vllm
 
@@ -22,21 +22,12 @@ def release_gates(answers: Mapping[str, Answer]) -> ReleaseGates:
     Args:
         answers: of each release, ascending.
     """
-    rows = {
-        kind: _rows({release: answer[kind] for release, answer in answers.items()})
+    found = {
+        kind: rows({release: answer[kind] for release, answer in answers.items()})
         for kind in ReleaseGates.model_fields
         if kind != "releases"
     }
-    return ReleaseGates.model_validate({"releases": tuple(answers), **rows})
-
-
-def _rows(answers: Mapping[str, Sequence[str]]) -> tuple[OfReleases, ...]:
-    """Names, together with others of the same releases."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for name in sorted({name for names in answers.values() for name in names}):
-        having = tuple(release for release, names in answers.items() if name in names)
-        found.setdefault(having, []).append(name)
-    return tuple(OfReleases(releases=each, names=tuple(names)) for each, names in found.items())
+    return ReleaseGates.model_validate({"releases": tuple(answers), **found})
 
 
 def main() -> None:

@@ -198,7 +198,7 @@ def _graphs(engine: EngineProfile) -> str:
 
 
 def _minutes(cost: GraphCost) -> str:
-    least, most = max(1, round(cost.least_seconds / 60)), max(1, round(cost.most_seconds / 60))
+    least, most = cost.minutes
     return f"{least} to {most} minutes" if most > least else "about a minute"
 
 

@@ -17,7 +17,7 @@ from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.group import MATCHES_LABEL_KEYS
 from fathom.model_facts import ModelFacts, ModelRef, model_refs
 from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
-from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
+from fathom.rollout.replicas import all_replicas
 from fathom.text import counted
 from fathom.validation.candidate import Candidate, as_sized, candidate_of
 from fathom.validation.chain import problems_of
@@ -139,8 +139,7 @@ def bill(candidate: Candidate) -> tuple[str, ...]:
         candidate: a resource that is not refused.
     """
     spec, layout = candidate.spec, candidate.engine.layout
-    arm = arm_of(spec) is not None and not why_no_arm(spec)
-    replicas = beside_arm(spec) + 1 if arm else spec.replicas
+    replicas = all_replicas(spec)
     nodes = f"{layout.nodes} nodes × " if layout.spans_nodes else ""
     each = counted(layout.gpus_per_pod, "GPU")
     gpus = (
@@ -166,8 +165,7 @@ def _start(candidate: Candidate) -> Iterator[str]:
         f"start: at most {counted(spec.engine.startup_minutes, 'minute')} (engine.startupMinutes)"
     )
     if given.captured is not None and candidate.engine.start.captures_graphs:
-        cost = graph_cost(given.captured)
-        least, most = (max(1, round(each / 60)) for each in (cost.least_seconds, cost.most_seconds))
+        least, most = graph_cost(given.captured).minutes
         share = f"{least} to {most}" if most > least else f"{least}"
         start += f", about {share} of them for CUDA graphs"
     yield f"{start}."

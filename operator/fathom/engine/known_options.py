@@ -121,6 +121,22 @@ def known_names() -> KnownNames:
     return KnownNames.model_validate_json(text)
 
 
+def release_for(releases: Iterable[str], version: Version | None) -> str | None:
+    """The release that stands for a version; None: none of these does, or it is not known.
+
+    A patch release knows what the first of its minor release does.
+    """
+    minor = version and version.release[:2]
+    return next((each for each in releases if Version(each).release[:2] == minor), None)
+
+
+def who_has(name: str, rows: Iterable[Names]) -> str:
+    """Which releases have a name, such as `0.32.0, 0.33.0 do`; empty: none that was asked."""
+    releases = next((row.releases for row in rows if name in row.names), ())
+    does = "does" if len(releases) == 1 else "do"
+    return f"{', '.join(releases)} {does}" if releases else ""
+
+
 def names_of(release: str, rows: Iterable[Names]) -> frozenset[str]:
     """What one of the releases that were asked knows."""
     return frozenset(name for row in rows if release in row.releases for name in row.names)
@@ -143,26 +159,20 @@ class ReleaseNames:
         """The options that argparse may take a name for: itself, or those that begin so."""
         if name in self.options:
             return (name,)
-        if not name.startswith("--"):
-            # `-n2` is `-n 2`, and `-O3` is vLLM's own.
-            attached = tuple(each for each in self.options if each == name[:2])
-            return (
-                (OPTIMIZATION,)
-                if name.startswith(OPTIMIZATION)
-                else attached or tuple(each for each in self.options if each.startswith(name))
-            )
-        return tuple(each for each in self.options if each.startswith(name))
+        begin_so = tuple(each for each in self.options if each.startswith(name))
+        if name.startswith("--"):
+            return begin_so
+        # `-n2` is `-n 2`, and `-O3` is vLLM's own.
+        if name.startswith(OPTIMIZATION):
+            return (OPTIMIZATION,)
+        return tuple(each for each in self.options if each == name[:2]) or begin_so
 
 
 @lru_cache(maxsize=8)
 def names_in(version: Version | None) -> ReleaseNames | None:
-    """What a release knows; None: it was not asked, or is not known.
-
-    A patch release knows what the first of its minor release does.
-    """
+    """What a release knows; None: it was not asked, or is not known."""
     known = known_names()
-    asked = {Version(each).release[:2]: each for each in known.releases}
-    release = asked.get(version.release[:2]) if version is not None else None
+    release = release_for(known.releases, version)
     if release is None:
         return None
     return ReleaseNames(

@@ -37,6 +37,7 @@ from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
 from fathom.engine.argument_parser import EngineArguments, max_num_seqs, token_budget
 from fathom.engine.capability_table import ASYNCHRONOUS_ON_V2, Capability
 from fathom.engine.cuda_graphs import StatedMode, stated_mode
+from fathom.engine.known_options import Names, release_for
 
 _VERSION: Final = r"v?(\d+\.\d+(?:\.\d+)?(?:rc\d+|\.post\d+|\.dev\d+)?)"
 # `rocm7.0_vllm_0.26.0_20260812`, `2026.11-vllm0.32.0`: whoever's image it is.
@@ -68,15 +69,6 @@ PROFILED_BY_DEFAULT: Final = 8192
 """Tokens, where it is not set."""
 
 
-class OfReleases(BaseModel):
-    """Names that the same releases have."""
-
-    model_config = ConfigDict(frozen=True)
-
-    releases: tuple[str, ...]
-    names: tuple[str, ...]
-
-
 class ReleaseGates(BaseModel):
     """What each release that was asked reads, and what it refuses at start."""
 
@@ -84,21 +76,20 @@ class ReleaseGates(BaseModel):
 
     releases: tuple[str, ...]
     """Ascending."""
-    environment: tuple[OfReleases, ...]
+    environment: tuple[Names, ...]
     """Variables that begin with VLLM_ and are read."""
-    environment_numbers: tuple[OfReleases, ...]
+    environment_numbers: tuple[Names, ...]
     """Those that are read as a number: a word ends vLLM at start (`enable_envs_cache` in
     vllm/envs.py)."""
-    no_adaptive_verification_nvidia: tuple[OfReleases, ...]
+    no_adaptive_verification_nvidia: tuple[Names, ...]
     """Architectures of targets that cannot have adaptive verification on NVIDIA's GPUs, by the
     backends of their layers (`maybe_create_adaptive_verification_manager` in
     vllm/v1/worker/gpu/spec_decode/adaptive_verification.py)."""
-    no_adaptive_verification_amd: tuple[OfReleases, ...]
+    no_adaptive_verification_amd: tuple[Names, ...]
 
     def asked_as(self, version: Version | None) -> str | None:
-        """The release that stands for a version: the first of its minor; None: none was asked."""
-        minor = version and version.release[:2]
-        return next((each for each in self.releases if Version(each).release[:2] == minor), None)
+        """The release that stands for a version; None: none was asked."""
+        return release_for(self.releases, version)
 
 
 @lru_cache(maxsize=1)
@@ -106,11 +97,6 @@ def release_gates() -> ReleaseGates:
     """What `generators.release_gates` wrote."""
     text = files(__package__).joinpath(GATES_FILE).read_text(encoding="utf-8")
     return ReleaseGates.model_validate_json(text)
-
-
-def had_by(release: str, rows: tuple[OfReleases, ...]) -> frozenset[str]:
-    """What one of the releases that were asked has."""
-    return frozenset(name for row in rows if release in row.releases for name in row.names)
 
 
 def engine_version(engine: EngineSpec) -> Version | None:

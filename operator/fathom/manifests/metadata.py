@@ -10,9 +10,9 @@ from fathom.resource import SpeculativeDeployment
 MANAGED_BY = "fathom"
 
 
-def serving_labels(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
-    """What selects the pods that answer requests, of every revision."""
-    return {names.LABEL_NAME: sd.metadata.name, names.LABEL_ROLE: names.ROLE_LEADER}
+def serving_labels(name: str) -> dict[str, JsonValue]:
+    """What selects the pods of a resource that answer requests, of every revision."""
+    return {names.LABEL_NAME: name, names.LABEL_ROLE: names.ROLE_LEADER}
 
 
 def group_selector(sd: SpeculativeDeployment) -> dict[str, JsonValue]:

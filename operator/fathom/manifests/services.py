@@ -41,7 +41,7 @@ def pod_monitor(sd: SpeculativeDeployment) -> Manifest:
             annotations={names.ANNOTATION_LABELS: ",".join(sorted(labels))} if labels else None,
         ),
         "spec": {
-            "selector": {"matchLabels": serving_labels(sd)},
+            "selector": {"matchLabels": serving_labels(sd.metadata.name)},
             "podMetricsEndpoints": [
                 {**_port(sd), "path": "/metrics", "interval": f"{interval_s}s"}
             ],
@@ -67,7 +67,7 @@ def service(sd: SpeculativeDeployment) -> Manifest:
         "kind": "Service",
         "metadata": child_metadata(sd, sd.metadata.name),
         "spec": {
-            "selector": serving_labels(sd),
+            "selector": serving_labels(sd.metadata.name),
             # By number: `podTemplate` may give the port another name.
             "ports": [
                 {"name": "http", "port": HTTP_PORT, "targetPort": HTTP_PORT, "protocol": "TCP"}
@@ -103,7 +103,7 @@ def pod_disruption_budget(sd: SpeculativeDeployment, served: ServedApis) -> Mani
         if served.since(_UNHEALTHY_POLICY_SINCE)
         else {}
     )
-    serving: dict[str, JsonValue] = {"matchLabels": serving_labels(sd)}
+    serving: dict[str, JsonValue] = {"matchLabels": serving_labels(sd.metadata.name)}
     return {
         "apiVersion": POD_DISRUPTION_BUDGET.api_version,
         "kind": POD_DISRUPTION_BUDGET.kind,

@@ -324,7 +324,7 @@ def found_of(
 
 
 def without_spec(state: LoopState, objects: Objects) -> tuple[Operation, ...]:
-    """What is to be written where no spec can be carried out, and pods serve all the same.
+    """What is to be written where no spec can be carried out, though pods serve.
 
     The Service selects them by names alone, whatever the spec says.
     """

@@ -6,14 +6,14 @@ replica's, so Kubernetes would let it keep its place.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final
 
 from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.choices import AutoOrNever
 from fathom.api.conditions import AlarmKind
-from fathom.cluster.diff import first_difference
+from fathom.cluster.diff import first_difference, selector_patch
 from fathom.cluster.kinds import CONFIG_MAP, JOB, SERVICE, Kind
 from fathom.cluster.manifest import Seen
 from fathom.cluster.missing_pods import lacks_place
@@ -23,6 +23,7 @@ from fathom.cluster.snapshot import Objects, Snapshot
 from fathom.engine.depth import DepthDocument
 from fathom.engine.plugin import PluginBundle
 from fathom.fetch.state import FetchProgram, FetchStage
+from fathom.manifests.metadata import serving_labels
 from fathom.reconcile.checkpoint import KEYS, LOOK_KEY, Checkpoint
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetching import fetch_operations
@@ -255,10 +256,9 @@ def selected_again(objects: Objects) -> Patch | None:
     """What makes the Service select the pods that serve again; None: it does."""
     name = objects.metadata.name
     live = objects.live.get((SERVICE, name))
-    ours: dict[str, JsonValue] = {names.LABEL_NAME: name, names.LABEL_ROLE: names.ROLE_LEADER}
-    why = live and first_difference({"spec": {"selector": ours}}, live)
+    ours: dict[str, JsonValue] = {"spec": {"selector": serving_labels(name)}}
+    why = live and first_difference(ours, live)
     if live is None or not why or (SERVICE, name) in objects.foreign:
         return None
-    theirs = cast("Mapping[str, Mapping[str, JsonValue]]", live["spec"]).get("selector") or {}
-    patch: dict[str, JsonValue] = {"spec": {"selector": {**dict.fromkeys(theirs), **ours}}}
+    patch = selector_patch(ours, live) or ours
     return Patch(kind=SERVICE, name=name, patch=patch, seen=Seen.of(live), why=why)

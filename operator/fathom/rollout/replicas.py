@@ -237,6 +237,12 @@ def beside_arm(spec: SpeculativeDeploymentSpec) -> int:
     ).beside(1)
 
 
+def all_replicas(spec: SpeculativeDeploymentSpec) -> int:
+    """How many replicas there are in all, the arm among them where it is there."""
+    arm = arm_of(spec) is not None and not why_no_arm(spec)
+    return beside_arm(spec) + 1 if arm else spec.replicas
+
+
 def why_no_arm(spec: SpeculativeDeploymentSpec) -> str:
     """What in the spec keeps the arm from being compared, and what to do; empty: nothing."""
     if spec.replicas < LEAST_REPLICAS and not (spec.replicas and spec.rollout.max_surge):

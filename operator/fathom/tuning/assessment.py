@@ -14,7 +14,7 @@ from fathom.tuning.estimate.traffic import steps_in
 from fathom.tuning.gains import Gained
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.learned_state import Probe, Trial, TuningState
-from fathom.tuning.learning import Learnt, learn
+from fathom.tuning.learning import Learned, learn
 from fathom.tuning.policy.ledger import Ledger
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.slo import Slo, mean_slope
@@ -81,15 +81,15 @@ def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
     return judge(snapshot, document, learn(snapshot))
 
 
-def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> Situation:
+def judge(snapshot: TuningSnapshot, document: DepthDocument, learned: Learned) -> Situation:
     """What follows from what was learned, for the depths in force.
 
     Args:
         snapshot: all that may be known.
         document: the depths in force.
-        learnt: the estimates, with what was counted since the last decision.
+        learned: the estimates, with what was counted since the last decision.
     """
-    settings, state = snapshot.settings, learnt.state
+    settings, state = snapshot.settings, learned.state
     bounds = bounds_of(settings, snapshot.pods, snapshot.state.prompts.token_budget)
     depths = depths_of(document.schedule, settings.max_batch)
     policy = Policy(
@@ -109,7 +109,7 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
         slo=_slo(settings, state),
     )
     measured = measure(
-        learnt.deltas,
+        learned.deltas,
         snapshot.now_s,
         policy.gain_over(settings.tokens),
         by_position=not settings.drafts_are_cut,
@@ -120,24 +120,24 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
             state.watches,
             snapshot=snapshot,
             document=document,
-            deltas=learnt.deltas,
+            deltas=learned.deltas,
             policy=policy,
             acceptance=state.acceptance,
         ),
-        ledger=_entered(state, learnt.deltas, policy, settings),
-        gained=_gained(state, learnt.deltas, policy, snapshot.gpus),
-        by_text=_by_text(state, policy) if learnt.deltas else state.by_text,
+        ledger=_entered(state, learned.deltas, policy, settings),
+        gained=_gained(state, learned.deltas, policy, snapshot.gpus),
+        by_text=_by_text(state, policy) if learned.deltas else state.by_text,
         measured=measured or state.measured,
         generation=max(state.generation, document.generation),
-        probe=_progress(state.probe, learnt.deltas, snapshot.pods, document),
-        trial=_trial_progress(state.trial, learnt.deltas, policy.depths),
+        probe=_progress(state.probe, learned.deltas, snapshot.pods, document),
+        trial=_trial_progress(state.trial, learned.deltas, policy.depths),
     )
     found = convergence(snapshot, document, state)
     return Situation(
         snapshot=snapshot,
         document=document,
         state=replace(state, disobeying=found.disobeying, behind=found.behind),
-        deltas=learnt.deltas,
+        deltas=learned.deltas,
         policy=policy,
         pins=pins(settings, snapshot.pods),
         convergence=found,

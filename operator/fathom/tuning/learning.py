@@ -33,14 +33,14 @@ LONGEST_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class Learned:
     """The state with all that was learned, and the deltas it was learned from."""
 
     state: TuningState
     deltas: tuple[PodDelta, ...]
 
 
-def learn(snapshot: TuningSnapshot) -> Learnt:
+def learn(snapshot: TuningSnapshot) -> Learned:
     """Take in what the pods counted since they were last looked at. Idempotent."""
     state = snapshot.state
     window = snapshot.settings.window_seconds
@@ -64,7 +64,7 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
         window_s = max(each.seconds for each in whole)
         state = replace(state, load=state.load.updated(pooled_cells(whole), to_s, window_s))
     if not deltas:
-        return Learnt(state, ())
+        return Learned(state, ())
     at_s = max(each.to_s for each in deltas)
     cells = pooled_cells(deltas)
     state = replace(
@@ -76,7 +76,7 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
     if not snapshot.settings.drafts_are_cut:
         state = _with_acceptance(state, whole)
     prompts = state.prompts.updated(deltas, at_s, window, snapshot.settings.max_batch)
-    return Learnt(
+    return Learned(
         state=replace(
             state,
             prompts=prompts,

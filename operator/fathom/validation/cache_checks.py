@@ -17,7 +17,7 @@ from fathom.manifests.cache import (
     wanted_fetch,
 )
 from fathom.manifests.template_parts import parts
-from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
+from fathom.rollout.replicas import all_replicas
 from fathom.validation.candidate import Candidate
 from fathom.validation.gpu_memory_checks import GIB
 from fathom.validation.start_checks import engine_variables
@@ -44,8 +44,7 @@ def access_modes(candidate: Candidate) -> Iterator[Problem]:
             message="Kubernetes refuses ReadWriteOncePod with another mode: write [ReadWriteMany].",
         )
         return
-    compared = arm_of(spec) is not None and not why_no_arm(spec)
-    replicas = beside_arm(spec) + 1 if compared else spec.replicas
+    replicas = all_replicas(spec)
     if modes == {AccessMode.READ_WRITE_ONCE_POD} and replicas * layout.nodes > 1:
         yield Problem(
             field=_ACCESS_MODES,

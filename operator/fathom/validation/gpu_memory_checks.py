@@ -44,6 +44,11 @@ class GraphCost:
     most_seconds: float
     """Seconds of the engine's start."""
 
+    @property
+    def minutes(self) -> tuple[int, int]:
+        """The least and the most, in whole minutes: one at least."""
+        return max(1, round(self.least_seconds / 60)), max(1, round(self.most_seconds / 60))
+
 
 def graph_cost(captured: Captured) -> GraphCost:
     """As many times what one graph costs: so vLLM itself reserves memory for them at its start."""

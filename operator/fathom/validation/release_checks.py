@@ -37,6 +37,7 @@ from fathom.engine.known_options import (
     known_names,
     names_in,
     object_of,
+    who_has,
 )
 from fathom.validation.argument_checks import SWITCHES
 from fathom.validation.candidate import Candidate
@@ -95,8 +96,7 @@ def _advice(name: str, taken: Iterable[str], rows: Iterable[Names]) -> str:
     """What comes of a name that is not taken, and what to do instead."""
     if field := _FIELDS.get(name):
         return f"and would not start: set spec.{field} instead."
-    if elsewhere := next((row.releases for row in rows if name in row.names), ()):
-        known = f"{', '.join(elsewhere)} do{'es' * (len(elsewhere) == 1)}"
+    if known := who_has(name, rows):
         return f"and would not start; {known}: remove it, or change spec.engine.image."
     near = nearest(name, taken, VERY_NEAR)
     return f"and would not start{f'. Did you mean {near}?' if near else ': remove it.'}"

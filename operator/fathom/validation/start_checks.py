@@ -20,9 +20,9 @@ from fathom.api.problem import Problem, Severity, warning
 from fathom.api.spec import NodePoolSpec
 from fathom.api.suggestions import VERY_NEAR, nearest
 from fathom.engine.capability_table import has_release
+from fathom.engine.known_options import names_of, who_has
 from fathom.engine.start import (
     MODEL_RUNNER_VARIABLE,
-    had_by,
     release_gates,
     stated_model_runner,
 )
@@ -227,8 +227,8 @@ def adaptive_architecture(candidate: Candidate) -> Iterator[Problem]:
 def _without_adaptive(release: str, pool: NodePoolSpec) -> frozenset[str]:
     """Architectures that cannot have adaptive verification on these GPUs."""
     gates = release_gates()
-    nvidia = had_by(release, gates.no_adaptive_verification_nvidia)
-    amd = had_by(release, gates.no_adaptive_verification_amd)
+    nvidia = names_of(release, gates.no_adaptive_verification_nvidia)
+    amd = names_of(release, gates.no_adaptive_verification_amd)
     if pool.accelerator is Accelerator.CUSTOM:
         return nvidia & amd
     return amd if vendor_of(pool) is AMD else nvidia
@@ -272,8 +272,8 @@ def engine_variable_values(candidate: Candidate) -> Iterator[Problem]:
     variables = [each for each in engine_variables(candidate) if each.name.startswith("VLLM_")]
     if release is None or not variables:
         return
-    known = had_by(release, gates.environment)
-    numbers = had_by(release, gates.environment_numbers)
+    known = names_of(release, gates.environment)
+    numbers = names_of(release, gates.environment_numbers)
     strict = bool(candidate.engine.arguments.beginning(_STRICT))
     for each in variables:
         if each.name in numbers and (each.value or "").lower() in _WORDS:
@@ -296,9 +296,8 @@ def _instead(name: str, known: frozenset[str]) -> str:
     """What to do about a variable that is not read, as the second half of a sentence."""
     if name in _RETIRED:
         return _RETIRED[name]
-    rows = release_gates().environment
-    if elsewhere := next((row.releases for row in rows if name in row.names), ()):
-        return f"{', '.join(elsewhere)} do{'es' * (len(elsewhere) == 1)}; remove it"
+    if elsewhere := who_has(name, release_gates().environment):
+        return f"{elsewhere}; remove it"
     near = nearest(name, known, VERY_NEAR)
     return f"did you mean {near}? Else remove it" if near else "remove it"
 

@@ -3,7 +3,8 @@
 import pytest
 from packaging.version import Version
 
-from fathom.engine.start import ReleaseGates, had_by, release_gates
+from fathom.engine.known_options import names_of
+from fathom.engine.start import ReleaseGates, release_gates
 from generators.known_names import known_releases
 from generators.release_gates import release_gates as recorded
 
@@ -29,7 +30,7 @@ def test_of_an_unknown_version_nothing_is_known() -> None:
 @pytest.mark.parametrize("kind", sorted(set(ReleaseGates.model_fields) - {"releases"}))
 def test_each_release_has_names_of_each_kind(kind: str) -> None:
     gates = release_gates()
-    assert all(had_by(each, getattr(gates, kind)) for each in gates.releases)
+    assert all(names_of(each, getattr(gates, kind)) for each in gates.releases)
 
 
 def test_names_are_recorded_once_for_all_releases_that_have_them() -> None:

@@ -13,19 +13,8 @@ from fathom.reconcile.specs import good_spec_text
 from fathom.rollout.revision import revision_of
 from fathom.validation.candidate import Cluster
 from manifest_samples import manifest, resource
+from support.hybrid_target import HYBRID
 
-HYBRID = ModelFacts(
-    config=ModelConfig.from_json(
-        {
-            "architectures": ["Qwen3NextForCausalLM"],
-            "model_type": "qwen3_next",
-            "num_hidden_layers": 48,
-            "full_attention_interval": 4,
-            "linear_num_value_heads": 32,
-            "num_nextn_predict_layers": 1,
-        }
-    )
-)
 PLAIN = ModelFacts(config=ModelConfig(model_type="deepseek_v3", nextn_predict_layers=1))
 UNHEARD = ModelFacts(absence=Absence.NOT_YET)
 NOT_HERE = ModelFacts(absence=Absence.NOT_LOCAL)
