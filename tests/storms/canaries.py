@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from fathom.api import names
 from fathom.api.conditions import Reason
+from fathom.rollout.canary_health import UNWATCHED_SHARE
 from fathom.rollout.verdict import LONGEST_BAKE
 from storms.cluster import BAD_IMAGES, DEAF_IMAGE, FAILING_IMAGE, SLOWER_IMAGE, Cluster
 from storms.invariants import BrokenError
@@ -69,7 +70,9 @@ class Canaries:
         comparable, live = self._is_comparable(after), self._is_live(after)
         minutes = after.get("rollout", {}).get("canaryMinutes", 20)
         in_doubt = minutes * self.cluster.load <= LEAST_TRAFFIC
-        self._longest_s = LONGEST_BAKE * 60.0 * minutes if in_doubt else float("inf")
+        # Where a clock leaps, so much of a bake counts as watched that was not.
+        least_s = (LONGEST_BAKE - UNWATCHED_SHARE) * 60.0 * minutes
+        self._longest_s = least_s if in_doubt else float("inf")
         if bad and before is not None and before["engine"]["image"] not in BAD_IMAGES:
             self._asked_at_s, self._served_at_s = now_s, now_s
             self._bare = False

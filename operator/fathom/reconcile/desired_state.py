@@ -90,6 +90,12 @@ class DesiredState:
         return self.stable is not None and self.fleet is self.sd
 
     @property
+    def baking(self) -> bool:
+        """Whether a canary is ready, and compared with the others."""
+        watch = self.rollout.watch if self.rollout is not None and self.on_trial else None
+        return watch is not None and watch.ready_since_s is not None
+
+    @property
     def fleet(self) -> SpeculativeDeployment:
         """What the replicas are to be: the spec in force, but for one that is only compared."""
         comparing = self.rollout is not None and self.rollout.arm

@@ -57,6 +57,7 @@ def tuning_snapshot(
         read=desired.read,
         gpus=sd.engine.layout.gpus_per_engine,
         paused=desired.paused,
+        compared=desired.baking and sum(pod.ready for pod in pods) == 1,
     )
 
 

@@ -105,6 +105,8 @@ class TuningSnapshot:
     """Pods that are tuned apart from these: what is said of the whole fleet holds of them, too."""
     paused: str = ""
     """The sentence that says who holds depth, and why; empty: nobody does."""
+    compared: bool = False
+    """Whether a canary is compared with the only one of these pods that is ready."""
 
     def is_stale(self, counters: PodCounters) -> bool:
         """Whether a sample is too old to act on."""

@@ -1,6 +1,7 @@
 """Whose pods the tuner judges by while two revisions serve, and what is told of a gain."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace as Of
 from typing import Any
 
@@ -18,7 +19,7 @@ from fathom.reconcile.desired_state import DesiredState, following_of
 from fathom.reconcile.tuning_input import settings_of, tuned_pods, tuning_snapshot
 from fathom.reconcile.tuning_report import _interval
 from fathom.resource import SpeculativeDeployment
-from fathom.rollout.rollout import Rollout, Stage
+from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from fathom.tuning.context import pins
 from fathom.tuning.learned_state import TuningState
 from manifest_samples import resource, started_with
@@ -226,6 +227,31 @@ def test_a_pin_is_held_by_what_its_own_engine_has(
     assert [summary(each) for each in pins(given.settings, given.pods).values()] == [str(depth)] * (
         depth is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("ready", "since_s", "compared"),
+    [
+        ((True,), NOW_S, True),
+        ((True, False), NOW_S, True),
+        ((True, True), NOW_S, False),
+        ((True,), None, False),
+    ],
+)
+def test_the_tuner_knows_when_a_canary_has_one_pod_to_be_compared_with(
+    ready: tuple[bool, ...], since_s: float | None, *, compared: bool
+) -> None:
+    pods = [_engine(range(8), name=f"n-{each}", ready=ready[each]) for each in range(len(ready))]
+    objects: Any = Of(leaders=pods, depth=None, workloads=(), key=Of(name="kimi"))
+    desired = desired_of("m", WANTED, objects, ("n", resource({"speculation.tokens": 2})))
+    assert desired.rollout is not None
+    rollout = replace(desired.rollout, watch=CanaryWatch(pod="m-0", ready_since_s=since_s))
+    desired = replace(desired, checkpoint=replace(desired.checkpoint, rollout=rollout))
+    view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
+    given = tuning_snapshot(
+        view, desired, TuningState(), document_written_at_s=0, document_before=None, pods=pods
+    )
+    assert given.compared is compared
 
 
 def workload(revision: str, *config_maps: str) -> Any:

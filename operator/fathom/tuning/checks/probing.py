@@ -95,6 +95,9 @@ def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
         return NoProbe("while the SLO is kept by little")
     plan = ProbePlan(planned_s(given.settings), pods)
     options = experiments(policy, plan)
+    if given.snapshot.compared:
+        # A pod that tries a depth of its own is no measure for the canary, and it is the only one.
+        return NoProbe("while a canary is compared with the only other pod", options)
     stake = sum(each.share * each.gain.expected_improvement for each in options)
     rest_s = _rest_s(given, pods, stake) - (given.now_s - state.probe_ended_at_s)
     undisturbed, rests = state.trial is None, rest_s > 0
@@ -108,10 +111,9 @@ def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
         return ProbeChoice(unseen)
     if blind := sentinel(policy, _sentinel_plan(given, pods)):
         return ProbeChoice(blind, sentinel=True)
-    if not due:
-        return NoProbe("is expected to be worth more than it costs")
     had_theirs = "for now, as probes have had their share of the traffic"
-    return NoProbe(had_theirs if rests else "until the last move is judged", due)
+    why = had_theirs if rests else "until the last move is judged"
+    return NoProbe(why, due) if due else NoProbe("is expected to be worth more than it costs")
 
 
 def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | None, Situation]:

@@ -56,6 +56,23 @@ def test_expected_improvement_less_expected_loss_is_the_mean(mean: float, sd: fl
     assert each.expected_improvement - each.expected_loss == pytest.approx(mean)
 
 
+def test_the_only_pod_that_a_canary_is_compared_with_tries_nothing() -> None:
+    fleet = Fleet(acceptance=EASY, replicas=1, settings=replace(SETTINGS, probing=False))
+    fleet.run(31)
+    assert fleet.document is not None
+    given = assess(fleet.snapshot(), fleet.document)
+    probes = replace(given.snapshot, settings=replace(given.settings, probing=True))
+
+    tried = start_probe(replace(given, snapshot=probes))
+    waits = start_probe(replace(given, snapshot=replace(probes, compared=True)))
+
+    assert tried is not None
+    assert tried.action is Action.PROBE
+    assert waits is not None
+    assert waits.action is Action.HOLD
+    assert waits.message.endswith("No probe while a canary is compared with the only other pod.")
+
+
 def test_knowing_a_gain_is_worth_what_is_then_taken_more_on_average() -> None:
     """As simulated: draw the truth, and act on it if it is enough."""
     random, least = Random(1), 0.01
