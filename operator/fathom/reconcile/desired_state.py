@@ -92,8 +92,7 @@ class DesiredState:
     @property
     def baking(self) -> bool:
         """Whether a canary is ready, and compared with the others."""
-        watch = self.rollout.watch if self.rollout is not None and self.on_trial else None
-        return watch is not None and watch.ready_since_s is not None
+        return self.on_trial and self.rollout is not None and self.rollout.served
 
     @property
     def fleet(self) -> SpeculativeDeployment:

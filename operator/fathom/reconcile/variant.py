@@ -105,8 +105,7 @@ def _state(rollout: Rollout) -> ArmState:
         return ArmState.FAILED
     if rollout.compared is not None:
         return ArmState.COMPARED
-    served = rollout.watch is not None and rollout.watch.ready_since_s is not None
-    return ArmState.COMPARING if served else ArmState.STARTING
+    return ArmState.COMPARING if rollout.served else ArmState.STARTING
 
 
 def _message(rollout: Rollout) -> str:

@@ -103,6 +103,11 @@ class Rollout:
         return self.stage in _MOST_NEW
 
     @property
+    def served(self) -> bool:
+        """Whether its one replica, which is compared with the others, has become ready."""
+        return self.watch is not None and self.watch.ready_since_s is not None
+
+    @property
     def most_new(self) -> int | None:
         """Replicas that the new revision may have for now; None: all."""
         return _MOST_NEW.get(self.stage)

@@ -11,6 +11,7 @@ from fathom.api.conditions import Reason
 from fathom.engine.depth import depth_at, flat
 from fathom.tuning.assessment import assess
 from fathom.tuning.checks.probing import start_probe
+from fathom.tuning.context import Situation
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.learned_state import Probe, Trial
 from fathom.tuning.policy.experiments import experiments, worth
@@ -32,6 +33,7 @@ from unit.tuning.plant import (
 QUARTER_S, HALF_HOUR_S, HOUR_S = 900.0, 1800.0, 3600.0
 DEAR_DRAFT = Hardware(per_token_s=0.004)
 NO_LEAST = replace(WINDOW_30, min_tokens=0)
+NO_PROBES = replace(SETTINGS, probing=False)
 HOPELESS = (0.05,) * 16
 RATHER_EASY = (0.82,) * 16
 SOMEWHAT_HARD = (0.55,) * 16
@@ -44,6 +46,15 @@ def gain(mean: float, sd: float, *, measured: bool = True) -> Gain:
     return Gain(mean=mean, sd=sd, step_time_measured=measured, survival_measured=True)
 
 
+def unprobed(fleet: Fleet) -> Situation:
+    """What a fleet knows after 31 s without a probe; from now on it may probe."""
+    fleet.run(31)
+    assert fleet.document is not None
+    given = assess(fleet.snapshot(), fleet.document)
+    settings = replace(given.settings, probing=True)
+    return replace(given, snapshot=replace(given.snapshot, settings=settings))
+
+
 # The value of knowing
 
 
@@ -54,23 +65,6 @@ def test_expected_improvement_less_expected_loss_is_the_mean(mean: float, sd: fl
     assert each.expected_improvement >= 0
     assert each.expected_loss >= 0
     assert each.expected_improvement - each.expected_loss == pytest.approx(mean)
-
-
-def test_the_only_pod_that_a_canary_is_compared_with_tries_nothing() -> None:
-    fleet = Fleet(acceptance=EASY, replicas=1, settings=replace(SETTINGS, probing=False))
-    fleet.run(31)
-    assert fleet.document is not None
-    given = assess(fleet.snapshot(), fleet.document)
-    probes = replace(given.snapshot, settings=replace(given.settings, probing=True))
-
-    tried = start_probe(replace(given, snapshot=probes))
-    waits = start_probe(replace(given, snapshot=replace(probes, compared=True)))
-
-    assert tried is not None
-    assert tried.action is Action.PROBE
-    assert waits is not None
-    assert waits.action is Action.HOLD
-    assert waits.message.endswith("No probe while a canary is compared with the only other pod.")
 
 
 def test_knowing_a_gain_is_worth_what_is_then_taken_more_on_average() -> None:
@@ -136,13 +130,7 @@ def test_the_more_is_at_stake_the_shorter_the_rest_after_a_probe(
     acceptance: tuple[float, ...], rests: float
 ) -> None:
     """One pod. A probe of 20 s has just ended, and its rest is a multiple of that."""
-    fleet = Fleet(acceptance=acceptance, replicas=1, settings=replace(SETTINGS, probing=False))
-    fleet.run(31)
-    assert fleet.document is not None
-    given = assess(fleet.snapshot(), fleet.document)
-    given = replace(
-        given, snapshot=replace(given.snapshot, settings=replace(given.settings, probing=True))
-    )
+    given = unprobed(Fleet(acceptance=acceptance, replicas=1, settings=NO_PROBES))
 
     def decided_after(seconds: float) -> TuningDecision:
         ended = replace(
@@ -187,18 +175,26 @@ def test_only_what_was_never_measured_and_would_be_moved_to_is_tried_beyond_the_
     assert 7 not in sure(back)
 
 
+def test_the_only_pod_that_a_canary_is_compared_with_tries_nothing() -> None:
+    given = unprobed(Fleet(acceptance=EASY, replicas=1, settings=NO_PROBES))
+
+    tried = start_probe(given)
+    waits = start_probe(replace(given, snapshot=replace(given.snapshot, compared=True)))
+
+    assert tried is not None
+    assert tried.action is Action.PROBE
+    assert waits is not None
+    assert waits.action is Action.HOLD
+    assert waits.message.endswith("No probe while a canary is compared with the only other pod.")
+
+
 @pytest.mark.parametrize(
     ("acceptance", "tries"), [(EASY, True), (MIDDLE, True), (SOMEWHAT_HARD, False)]
 )
 def test_only_if_much_is_at_stake_is_anything_tried_before_a_move_is_judged(
     acceptance: tuple[float, ...], *, tries: bool
 ) -> None:
-    fleet = Fleet(acceptance=acceptance, settings=replace(SETTINGS, probing=False)).run(31)
-    assert fleet.document is not None
-    given = assess(fleet.snapshot(), fleet.document)
-    given = replace(
-        given, snapshot=replace(given.snapshot, settings=replace(given.settings, probing=True))
-    )
+    given = unprobed(Fleet(acceptance=acceptance, settings=NO_PROBES))
     moved = Trial(changes=(), expected_gain=0.1, at_s=given.now_s)
     judging = given.with_state(replace(given.state, trial=moved))
     begins = (start_probe(each) for each in (given, judging))
