@@ -26,7 +26,11 @@ class Module:
 MODULES: Final[Mapping[str, Module]] = {
     "plan": Module(
         ("operator/fathom/rollout/plan.py", "operator/fathom/rollout/replicas.py"),
-        ("tests/unit/rollout/test_plan.py", "tests/unit/rollout/test_replicas.py"),
+        (
+            "tests/unit/rollout/test_arm.py",
+            "tests/unit/rollout/test_plan.py",
+            "tests/unit/rollout/test_replicas.py",
+        ),
     ),
     "rollout": Module(
         ("operator/fathom/rollout",),

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
+from fathom.rollout.replicas import all_replicas, arm_of, beside_arm, why_no_arm
 from fathom.rollout.revision import changed_restart_fields, revision_of
 from manifest_samples import resource
 
@@ -68,3 +68,19 @@ def test_it_needs_a_neighbour_and_time(changes: dict[str, Any], cure: str) -> No
     found = why_no_arm(resource(CANARY | changes).spec)
     assert cure in found
     assert bool(found) == bool(cure)
+
+
+@pytest.mark.parametrize(
+    ("changes", "replicas"),
+    [
+        (CANARY | {"replicas": 2, "rollout.maxSurge": 0}, 2),
+        (CANARY | {"replicas": 2, "rollout.maxSurge": 1}, 3),
+        # It waits for a neighbour, or nobody asked for it: only what the user wrote.
+        (CANARY | {"replicas": 1, "rollout.maxSurge": 0}, 1),
+        ({"replicas": 2, "rollout.maxSurge": 1}, 2),
+    ],
+)
+def test_replicas_in_all_count_the_one_that_is_compared(
+    changes: dict[str, Any], replicas: int
+) -> None:
+    assert all_replicas(resource(changes).spec) == replicas

@@ -20,7 +20,7 @@ from fathom.cluster.observed import (
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects
 from fathom.rollout.fleets import fleets_of
-from fathom.rollout.plan import Plan, Rendering, Template, plan_of
+from fathom.rollout.plan import Plan, Rendering, Template, first_workload, plan_of
 from manifest_samples import resource
 
 OURS = Rendering(pods="0urs", plugin="kimi-plugin-a", depth="kimi-depth")
@@ -168,6 +168,17 @@ def test_a_first_revision_is_rendered() -> None:
     assert found.progress.message == (
         "0 of 2 replicas of revision new are ready; the engines are starting."
     )
+
+
+@pytest.mark.parametrize("revision", ["a-lesser", "new", "z-greater"])
+def test_the_first_workload_of_a_revision_is_its_own(revision: str) -> None:
+    objects = objects_of(deployment("other", 2), deployment(revision, 1))
+    assert first_workload(objects, resource(), revision) == (DEPLOYMENT, f"kimi-{revision}")
+
+
+def test_a_revision_without_a_workload_is_named_by_the_one_it_will_have() -> None:
+    objects = objects_of(deployment("other", 2))
+    assert first_workload(objects, resource(), "new") == (DEPLOYMENT, "kimi-new")
 
 
 def test_scaled_to_zero_nothing_is_missing() -> None:
