@@ -7,6 +7,8 @@ from zlib import crc32
 
 from pydantic import Field
 
+NEVER_S: Final = float("inf")
+"""Seconds until what does not come."""
 _MOST_DOUBLINGS: Final = 10
 """Beyond any longest wait; a number of failures has no end, and a power of two no float."""
 _SHARE: Final = 0.2

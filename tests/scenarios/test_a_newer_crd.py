@@ -64,7 +64,7 @@ async def test_an_operator_that_is_rolled_back_rolls_no_pod(harness: LoopHarness
     assert harness.condition("Progressing")["reason"] == "UpToDate"
     harness.kube.writes.clear()
     await harness.run_for(3600)
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
 
 
 async def test_what_the_status_told_before_is_known_to_an_operator_that_is_rolled_back(

@@ -87,9 +87,9 @@ async def test_pods_that_read_nothing_get_no_write_a_minute(
     upgrade(harness, monkeypatch)
     harness.decide = decide
     await harness.run_for(600)
-    written = len(harness.kube.writes)
+    written = len(harness.kube.news)
     await harness.run_for(3600)
-    assert len(harness.kube.writes) == written
+    assert len(harness.kube.news) == written
     assert document(harness)["generation"] > 0
 
 

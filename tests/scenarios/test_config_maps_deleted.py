@@ -110,9 +110,9 @@ async def test_an_edit_waits_where_nobody_knows_what_could_be_gone_back_to() -> 
     assert (degraded["status"], degraded["reason"]) == ("True", "StableSpecUnknown")
     assert "no canary is started" in degraded["message"]
     assert harness.status["ready"] == "3/3"
-    writes = len(harness.kube.writes)
+    writes = len(harness.kube.news)
     await harness.run_for(900)
-    assert len(harness.kube.writes) == writes
+    assert len(harness.kube.news) == writes
 
 
 async def test_it_rolls_once_that_spec_was_put_back_for_a_while() -> None:

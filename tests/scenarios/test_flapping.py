@@ -26,7 +26,7 @@ async def test_readiness_that_comes_and_goes_is_told_rarely_and_what_stays_in_th
         assert harness.condition("Ready")["status"] == str(ready)
     harness.kube.writes.clear()
     await harness.run_for(900)
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
 
     for name in (pod, other):
         harness.set_ready(name, ready=False)

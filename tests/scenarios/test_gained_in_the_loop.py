@@ -106,7 +106,7 @@ async def test_at_rest_it_is_no_reason_to_write(harness: LoopHarness) -> None:
     harness.kube.writes.clear()
     await harness.run_for(600)
 
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
 
 
 async def test_what_an_earlier_release_kept_is_taken_over(harness: LoopHarness) -> None:

@@ -238,9 +238,9 @@ async def test_a_document_that_pods_mount_is_made_again_whatever_the_mode() -> N
     harness.loop.wake()
     await harness.run_for(300)
     assert document(harness)["generation"] > before
-    written = len(harness.kube.writes)
+    written = len(harness.kube.news)
     await harness.run_for(3600)
-    assert len(harness.kube.writes) == written
+    assert len(harness.kube.news) == written
 
 
 async def test_mode_static_lets_go_of_the_pods_of_a_check() -> None:

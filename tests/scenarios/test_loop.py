@@ -66,13 +66,13 @@ async def test_children_are_owned_so_that_deletion_leaves_nothing(harness: LoopH
 
 async def test_at_rest_ten_minutes_pass_without_a_write(harness: LoopHarness) -> None:
     await harness.run_for(600)
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
 
 
 async def test_a_restarted_operator_writes_nothing(harness: LoopHarness) -> None:
     harness.restart()
     await harness.run_for(600)
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
 
 
 async def test_an_upgraded_operator_touches_no_pod_template(harness: LoopHarness) -> None:
@@ -381,9 +381,9 @@ async def test_where_depth_is_not_live_the_reason_is_said_and_rest_is_rest(
     await harness.run_for(120)
     assert harness.condition("Tuning")["reason"] == reason
     assert harness.status["depth"]["summary"] == depth
-    written = len(harness.kube.writes)
+    written = len(harness.kube.news)
     await harness.run_for(600)
-    assert len(harness.kube.writes) == written
+    assert len(harness.kube.news) == written
 
 
 async def test_without_drafting_no_draft_is_loaded() -> None:

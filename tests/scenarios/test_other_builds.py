@@ -120,14 +120,14 @@ async def test_what_is_rendered_alike_is_of_no_other_build(harness: LoopHarness)
     """A Fathom that left no hash is one, too: what it lacks of ours, if anything, would be told."""
     leads(harness, harness.bundle)
     await harness.run_for(600)
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
     deployment = copy.deepcopy(only(harness))
     deployment["metadata"]["annotations"][names.ANNOTATION_RENDERED_BY] = "0.1.0"
     deployment["spec"]["template"]["spec"]["tolerations"] += [{"key": "by-a-webhook"}]
     harness.kube.put(DEPLOYMENT, deployment)
     leads(harness, harness.bundle)
     await harness.run_for(600)
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
     assert "rollout" not in harness.status
 
 
@@ -159,7 +159,7 @@ async def test_the_status_says_what_is_kept_and_how_to_have_it_otherwise(
     await upgraded.run_for(600)
     upgraded.restart()
     await upgraded.run_for(600)
-    assert upgraded.kube.writes == []
+    assert upgraded.kube.news == []
 
 
 async def test_what_is_asked_for_is_rolled_out_by_a_canary(upgraded: LoopHarness) -> None:

@@ -308,10 +308,10 @@ async def test_with_the_real_tuner_rest_is_rest() -> None:
     await harness.run_for(180)
     harness.kube.writes.clear()
     await harness.run_for(600)
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
     harness.restart()
     await harness.run_for(600)
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
 
 
 @pytest.mark.parametrize("mode", ["Advise", "Static"])
@@ -325,7 +325,7 @@ async def test_changing_the_mode_at_rest_is_told_once(mode: str) -> None:
     await harness.run_for(180)
     harness.kube.writes.clear()
     await harness.run_for(600)
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
     assert harness.status["tuning"]["summary"].startswith(f"{mode}/")
 
 

@@ -10,6 +10,9 @@ import pytest
 
 from fathom.adapters.ports import KubeError
 from fathom.cluster.kinds import DEPLOYMENT, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.reconcile.last_status import WATCHED_S
+from fathom.runtime.loop import RESYNC_S
+from fathom.times import rfc3339, unix_seconds
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from support.loop_harness import LoopHarness, holding
 
@@ -20,7 +23,7 @@ LONGEST_MESSAGE = 32_768
 async def writes_at_rest(harness: LoopHarness, hours: float = 1) -> int:
     harness.kube.writes.clear()
     await harness.run_for(hours * 3600)
-    return len(harness.kube.writes)
+    return len(harness.kube.news)
 
 
 def keep(harness: LoopHarness, kept: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
@@ -110,8 +113,8 @@ async def test_a_status_that_was_taken_away_is_written_again_as_it_was(
     harness.kube.put(SPECULATIVE_DEPLOYMENT, document)
     harness.clock.at_s += 300
     await harness.tick()
-    assert harness.status == before
-    assert [each.verb for each in harness.kube.writes] == ["status"]
+    assert harness.status == {**before, "lastReconcileTime": rfc3339(harness.clock.at_s)}
+    assert [each.verb for each in harness.kube.news] == ["status"]
     assert await writes_at_rest(harness) == 0
 
 
@@ -125,6 +128,57 @@ async def test_what_changes_the_status_back_each_time_is_answered_once_a_minute(
         await harness.tick()
         harness.clock.at_s += 1
     assert 9 <= len(harness.kube.written("SpeculativeDeployment")) <= 11
+
+
+# -- that somebody watches
+
+
+def watched_s(harness: LoopHarness) -> float:
+    """Seconds since the status was last written, by itself."""
+    at_s = unix_seconds(harness.status["lastReconcileTime"])
+    assert at_s is not None
+    return harness.clock.at_s - at_s
+
+
+async def test_at_rest_one_write_in_ten_minutes_says_that_somebody_watches(
+    harness: LoopHarness,
+) -> None:
+    for _ in range(60):
+        await harness.run_for(60)
+        assert watched_s(harness) <= WATCHED_S + RESYNC_S
+    assert [each.verb for each in harness.kube.writes] == ["status"] * 6
+    assert harness.kube.news == []
+
+
+@pytest.mark.parametrize(("away_s", "writes"), [(300.0, 0), (WATCHED_S, 1)])
+async def test_a_restarted_operator_says_that_it_watches_once_that_is_due(
+    harness: LoopHarness, away_s: float, writes: int
+) -> None:
+    harness.clock.at_s += away_s
+    harness.restart()
+    await harness.run_for(120)
+    assert len(harness.kube.writes) == writes
+
+
+async def test_an_older_crd_that_drops_the_time_is_not_written_to_for_it(
+    harness: LoopHarness,
+) -> None:
+    keep(harness, lambda status: {k: v for k, v in status.items() if k != "lastReconcileTime"})
+    harness.restart()
+    await harness.run_for(300)
+    harness.kube.writes.clear()
+    await harness.run_for(3600)
+    assert harness.kube.writes == []
+
+
+async def test_where_it_may_not_be_said_that_somebody_watches_it_is_tried_once_a_minute(
+    harness: LoopHarness,
+) -> None:
+    tried_at_s = refuse(harness, 403)
+    await harness.run_for(3600)
+    pauses = [after - before for before, after in pairwise(tried_at_s)]
+    assert pauses[:6] == [1, 2, 4, 8, 16, 32]
+    assert set(pauses[6:]) == {60}
 
 
 # -- a status that is refused
@@ -192,7 +246,7 @@ async def test_a_status_that_is_taken_at_last_is_all_there_is_to_say(harness: Lo
 async def test_a_series_of_refusals_begins_with_short_pauses_again(harness: LoopHarness) -> None:
     refuse(harness, 422)
     harness.edit({"replicas": 3})
-    await harness.run_for(600)
+    await harness.run_for(400)
     # Back to what the status says: there is nothing to write.
     harness.edit({"replicas": 2})
     document = copy.deepcopy(harness.resource)

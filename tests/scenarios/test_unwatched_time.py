@@ -114,4 +114,4 @@ async def test_a_canary_that_loads_at_an_idle_fleet_is_not_written_about() -> No
     await cluster.run(600)
     cluster.harness.kube.writes.clear()
     await cluster.run(3600)
-    assert cluster.harness.kube.writes == []
+    assert cluster.harness.kube.news == []

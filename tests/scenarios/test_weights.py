@@ -175,7 +175,7 @@ async def test_at_rest_nobody_is_asked_and_nothing_is_written() -> None:
     harness = await fetched()
     await harness.run_for(600)
     assert harness.fetches.asked == []
-    assert harness.kube.writes == []
+    assert harness.kube.news == []
 
 
 async def test_what_was_fetched_is_told_once() -> None:

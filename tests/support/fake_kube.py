@@ -55,6 +55,8 @@ class Write:
     kind: str
     name: str
     body: Any = field(compare=False, default=None)
+    only_time: bool = field(compare=False, default=False)
+    """Whether a status says nothing new but when it was written."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,11 @@ class FakeKube:
         places = sorted(place for place in self._objects if place[0] == kind)
         return [self._objects[place] for place in places]
 
+    @property
+    def news(self) -> list[Write]:
+        """Writes but for those that only say that somebody watches."""
+        return [each for each in self.writes if not each.only_time]
+
     def written(self, kind: str = "") -> list[Write]:
         return [each for each in self.writes if not kind or each.kind == kind]
 
@@ -284,11 +291,17 @@ class FakeKube:
         self._news.set()
 
     def _note(self, verb: str, place: Place, body: Any) -> None:
-        self.writes.append(Write(verb, place[0].kind, place[2], copied(body)))
+        before = self._objects.get(place, {}), self._applied.get((place, "status"), {})
+        only_time = verb == "status" and _timeless(body) in map(_timeless, before)
+        self.writes.append(Write(verb, place[0].kind, place[2], copied(body), only_time))
 
     def _trouble(self, verb: str, kind: Kind) -> None:
         if (error := self.fail(verb, kind)) is not None:
             raise error
+
+
+def _timeless(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {**(body.get("status") or {}), "lastReconcileTime": ""}
 
 
 def _key_of(items: list[Any]) -> str | None:

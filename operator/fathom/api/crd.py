@@ -40,6 +40,7 @@ _COLUMNS: Final[tuple[tuple[str, str, str, int], ...]] = (
     ("Accept", "string", ".status.measured.acceptanceLength", 0),
     ("Gain", "string", ".status.measured.gainPercent", 0),
     ("Tuning", "string", ".status.tuning.summary", 0),
+    ("Watched", "date", ".status.lastReconcileTime", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Model", "string", ".spec.model.id", 1),
     ("Draft", "string", ".status.draft.family", 1),

@@ -288,6 +288,9 @@ class SpeculativeDeploymentStatus(ApiModel):
     warnings: tuple[str, ...] = ()
     """What the spec is warned of, as `fathom check` warns; each begins with a field."""
     quality: QualityStatus | None = None
+    last_reconcile_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] = ""
+    """When an operator last looked after it: written with whatever else is, and by itself every ten
+    minutes. Older than 25 minutes: nobody watches, and all the rest is from then."""
 
     @property
     def comparison(self) -> ComparisonStatus | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from fathom.api import names
 from fathom.api.status import SpeculativeDeploymentStatus
@@ -18,8 +17,6 @@ from fathom.reconcile.status_input import Findings
 from fathom.reconcile.write_retries import ApplyGuard, Outcome, Retry
 from fathom.reconcile.writes import Writes, is_written
 from fathom.tuning.interface import Action, TuningDecision
-
-NEVER_S: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,15 +188,18 @@ class StatusStep:
 
 
 def status_step(state: LoopState, findings: Findings, objects: Objects) -> StatusStep:
-    """Whether the status says anything new."""
+    """Whether the status says anything new, or has said nothing for too long."""
     said = state.said
     # One that came back unreadable still tells since when things are as they are.
     told = objects.status or said.written
     new = status_of(findings, replace(objects, status=told))
     if said.stands(new, objects.status):
-        state = replace(state, said=replace(said, refused=None))
-        return StatusStep(state=state, status=new, wait_s=NEVER_S)
-    wait_s = said.wait_s(new, objects.status, findings.now_s)
+        wait_s = said.rest_s(objects.status, findings.now_s)
+        if said.refused is not None and wait_s > said.refused.pause_s:
+            # What was refused is not to be said any more.
+            state = replace(state, said=replace(said, refused=None))
+    else:
+        wait_s = said.wait_s(new, objects.status, findings.now_s)
     if wait_s <= 0:
         state = replace(state, objects=None)
     return StatusStep(state=state, status=new, wait_s=max(0.0, wait_s))

@@ -6,10 +6,12 @@ from typing import Final
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.reconcile.status import essence, only_readiness_moved, same
 from fathom.reconcile.write_retries import Retry
-from fathom.times import is_over
+from fathom.times import NEVER_S, is_over, unix_seconds
 
 QUIET_S: Final = 60.0
 """Least time between two writes that nobody waits for."""
+WATCHED_S: Final = 600.0
+"""Longest time without a write, so that anybody sees that somebody watches."""
 HOUR_S: Final = 3600.0
 RETURNS_AN_HOUR: Final = 12
 """Changes in an hour that are told at once even if they only lead back to what was told before."""
@@ -60,6 +62,18 @@ class Said:
             live: what is there; None: nothing that can be read.
         """
         return same(new, live) or (same(new, self.written) and live == self.kept)
+
+    def rest_s(self, live: SpeculativeDeploymentStatus | None, now_s: float) -> float:
+        """Seconds until it is written though it says nothing new; infinity: never.
+
+        An older CRD drops the time, and then there is nothing to keep up to date.
+        """
+        if self.written is not None and not (self.kept and self.kept.last_reconcile_time):
+            return NEVER_S
+        at_s = unix_seconds(live.last_reconcile_time) if live else None
+        if at_s is not None and not is_over(at_s, WATCHED_S, now_s):
+            return at_s + WATCHED_S - now_s
+        return self.refused.left_s(now_s) if self.refused else 0.0
 
     def wait_s(
         self,

@@ -73,6 +73,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         gained=findings.gained,
         tuning=findings.tuning,
         quality=findings.quality,
+        last_reconcile_time=rfc3339(findings.now_s),
     )
     return _scrubbed(status, objects)
 
@@ -90,10 +91,13 @@ def _scrubbed(status: SpeculativeDeploymentStatus, objects: Objects) -> Speculat
 
 
 def same(new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None) -> bool:
-    """Whether there is nothing to write; the order of conditions is the server's affair."""
+    """Whether both say the same, whenever they were written.
+
+    The order of conditions is the server's affair.
+    """
     if old is None:
         return False
-    return _sorted(new) == _sorted(old)
+    return _said(new) == _said(old)
 
 
 def as_written(status: SpeculativeDeploymentStatus) -> Manifest:
@@ -118,6 +122,7 @@ def _but_readiness(status: SpeculativeDeploymentStatus) -> SpeculativeDeployment
             "reason": "",
             "conditions": (),
             "depth": status.depth.model_copy(update={"applied_replicas": 0}),
+            "last_reconcile_time": "",
         }
     )
 
@@ -130,9 +135,9 @@ def _without_blanks(value: JsonValue) -> JsonValue:
     return value
 
 
-def _sorted(status: SpeculativeDeploymentStatus) -> SpeculativeDeploymentStatus:
+def _said(status: SpeculativeDeploymentStatus) -> SpeculativeDeploymentStatus:
     conditions = tuple(sorted(status.conditions, key=lambda each: each.type))
-    return status.model_copy(update={"conditions": conditions})
+    return status.model_copy(update={"conditions": conditions, "last_reconcile_time": ""})
 
 
 def essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:

@@ -17,7 +17,6 @@ from fathom.cluster.snapshot import Objects
 from fathom.measurement.scrape_failures import UnreadPods
 from fathom.page.subject import PassReport
 from fathom.reconcile.applied import (
-    NEVER_S,
     Applied,
     after_refused,
     after_written,
@@ -31,6 +30,7 @@ from fathom.reconcile.step import after_kept, after_restart, without_spec
 from fathom.runtime.ports import World
 from fathom.runtime.writer import Writer
 from fathom.text import literal_secrets
+from fathom.times import NEVER_S
 from fathom.tuning.learned_state import TuningState
 
 NUDGES_S: Final = 5.0
@@ -154,7 +154,7 @@ class Performer:
     async def report(
         self, state: LoopState, findings: Findings, objects: Objects
     ) -> tuple[LoopState, float, tuple[Event, ...]]:
-        """Write the status if it says something new.
+        """Write the status if it says something new, or was not written for ten minutes.
 
         One that the API server does not take is tried again, less and less often; nothing else
         waits for it, since depth and pods need no status.

@@ -141,7 +141,7 @@ def test_columns_answer_at_a_glance() -> None:
         if not column.get("priority")
     ]
 
-    assert shown == ["Ready", "Reason", "Depth", "Accept", "Gain", "Tuning", "Age"]
+    assert shown == ["Ready", "Reason", "Depth", "Accept", "Gain", "Tuning", "Watched", "Age"]
     fields = {path for path, _ in nodes(SCHEMA)}
     for column in VERSION["additionalPrinterColumns"]:
         path = column["jsonPath"]
