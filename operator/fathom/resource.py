@@ -25,10 +25,13 @@ from fathom.api.refusals import refusals
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
 from fathom.engine.profile import EngineProfile, profile_of
+from fathom.times import unix_seconds
 
 UNKNOWN: Final = "–"
 """In a table: it is not zero."""
 NOT_MEASURED: Final = "not measured"
+UNWATCHED_S: Final = 1500.0
+"""Age of a status that nobody keeps: an operator writes to it every ten minutes."""
 
 
 class Metadata(NullIsAbsent):
@@ -123,9 +126,34 @@ def _children(value: JsonValue) -> Iterable[JsonValue]:
     return value if isinstance(value, list) else ()
 
 
-def standing(status: SpeculativeDeploymentStatus) -> tuple[str, ...]:
-    """Conditions that somebody should look at, each with its reason: `Degraded/PodFailing`."""
-    return tuple(
+def unwatched_since(status: SpeculativeDeploymentStatus, now_s: float) -> str:
+    """When an operator last looked after it, if that is long ago; empty: one does.
+
+    Also empty where its operator is too old to say.
+    """
+    last = status.last_reconcile_time
+    at_s = unix_seconds(last)
+    return last if at_s is not None and now_s - at_s > UNWATCHED_S else ""
+
+
+def unwatched_in_words(since: str) -> str:
+    """That nobody watches, and what to do."""
+    return (
+        f"Nobody has watched since {since}, and all that is shown is from then. Does the operator "
+        "run, and does it watch this namespace?"
+    )
+
+
+def standing(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[str, ...]:
+    """What somebody should look at: that nobody watches, and conditions as `Degraded/PodFailing`.
+
+    Args:
+        status: of a resource.
+        now_s: Unix seconds.
+    """
+    since = unwatched_since(status, now_s)
+    unwatched = (f"Unwatched since {since}",) if since else ()
+    return unwatched + tuple(
         f"{each.type}/{each.reason}"
         for each in status.conditions
         if each.status is ConditionStatus.TRUE

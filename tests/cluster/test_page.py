@@ -51,7 +51,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     several = [(subject.key, subject.status), (ObjectKey("llm", "other"), bad.status)]
     made = {
         "resource": resource_page(few, home=True),
-        "overview": overview_page(overview_of(several), now_s, "This operator stands by."),
+        "overview": overview_page(overview_of(several, now_s), now_s, "This operator stands by."),
         "recording": recorded_page(subject.key, [recording], None),
         "hostile": resource_page(resource_view(strange, now_s), home=True),
         "message": message_page("Not found", HOSTILE),
@@ -167,7 +167,7 @@ async def test_a_thousand_resources_are_little_work_for_a_browser(
         for number in range(MOST_ROWS)
     ]
     file = tmp_path / "overview.html"
-    file.write_text(overview_page(overview_of(found), now_s), encoding="utf-8")
+    file.write_text(overview_page(overview_of(found, now_s), now_s), encoding="utf-8")
     async with opened(browser, "about:blank") as page:
         session = await page.context.new_cdp_session(page)
         await session.send("Performance.enable")

@@ -19,6 +19,7 @@ from fathom.cluster.manifest import Seen
 from fathom.cluster.observed import ObservedJob
 from fathom.fetch.state import COMPONENT
 from fathom.reconcile.annotations import PAUSED_WITHOUT_REASON, pause_of
+from fathom.resource import unwatched_since
 from fathom.rollout.rollout import Stage
 from fathom.times import rfc3339
 
@@ -193,13 +194,33 @@ def pause_command(
     if not pause_of({names.ANNOTATION_PAUSED: reason}):
         refuse(f"--reason {reason!r} would be no pause: say why, or leave it out.")
 
-    async def paused(kube: KubePort, key: ObjectKey) -> bool | None:
-        return await annotate(kube, key, names.ANNOTATION_PAUSED, reason) or None
+    async def paused(kube: KubePort, key: ObjectKey) -> Reported | None:
+        await annotate(kube, key, names.ANNOTATION_PAUSED, reason)
+        return await read_reported(kube, key)
 
-    key, _ = on_resource(name, paused, namespace=namespace, context=context, kubeconfig=kubeconfig)
-    typer.echo(
+    key, reported = on_resource(
+        name, paused, namespace=namespace, context=context, kubeconfig=kubeconfig
+    )
+    typer.echo(paused_in_words(key, reported, SystemClock().now_s()))
+
+
+def paused_in_words(key: ObjectKey, reported: Reported, now_s: float) -> str:
+    """What a pause does, or that nobody is there to do it.
+
+    Args:
+        key: of the resource.
+        reported: as it is since it has the annotation.
+        now_s: Unix seconds.
+    """
+    end = f"`kubectl fathom resume {key.name}` ends it."
+    if reported.status and (since := unwatched_since(reported.status, now_s)):
+        return (
+            f"{key} has the annotation of a pause, but nobody has watched since {since}: it is "
+            f"held once an operator runs that watches this namespace. {end}"
+        )
+    return (
         f"{key} is paused: depth stays as it is, and rollouts wait. REASON says Paused once the "
-        f"operator has seen it. `kubectl fathom resume {name}` ends it."
+        f"operator has seen it. {end}"
     )
 
 

@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fathom.adapters.ports import SystemClock
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
@@ -17,7 +18,13 @@ from fathom.cli.cluster import Reported, read_reported
 from fathom.cli.options import Context, Kubeconfig, Name, Namespace
 from fathom.cli.target import on_resource
 from fathom.cluster.kinds import ObjectKey
-from fathom.resource import NOT_MEASURED, gained_in_words, signed
+from fathom.resource import (
+    NOT_MEASURED,
+    gained_in_words,
+    signed,
+    unwatched_in_words,
+    unwatched_since,
+)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -45,12 +52,15 @@ class Wellness:
         return self.headline in {Headline.WELL, Headline.PAUSED}
 
 
-def wellness_of(reported: Reported) -> Wellness:
+def wellness_of(reported: Reported, now_s: float) -> Wellness:
     """Judge what a resource's own status says of it.
 
     Args:
         reported: the resource as it was read.
+        now_s: Unix seconds.
     """
+    if reported.status and (since := unwatched_since(reported.status, now_s)):
+        return Wellness(Headline.UNKNOWN, unwatched_in_words(since))
     found = (judge(reported) for judge in _JUDGES)
     return next(each for each in found if each is not None)
 
@@ -233,6 +243,6 @@ def status_command(
     key, reported = on_resource(
         name, read_reported, namespace=namespace, context=context, kubeconfig=kubeconfig
     )
-    wellness = wellness_of(reported)
+    wellness = wellness_of(reported, SystemClock().now_s())
     Console().print(status_view(key, reported, wellness))
     raise typer.Exit(0 if wellness.is_well else 1)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom.adapters import kube_config
-from fathom.adapters.ports import KubeError
+from fathom.adapters.ports import KubeError, SystemClock
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
 from fathom.cli.cluster import Listed, connected, read_all
 from fathom.cli.options import Context, Kubeconfig, Namespace, kube_sentence, refusing
@@ -26,8 +26,8 @@ EVERY_S: Final = 2.0
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-def top_table(listed: Sequence[Listed], *, with_namespace: bool) -> Table:
-    """One row per resource."""
+def top_table(listed: Sequence[Listed], now_s: float, *, with_namespace: bool) -> Table:
+    """One row per resource, as it is at a moment (Unix seconds)."""
     table = Table(box=None, pad_edge=False)
     if with_namespace:
         table.add_column("NAMESPACE", no_wrap=True)
@@ -39,7 +39,7 @@ def top_table(listed: Sequence[Listed], *, with_namespace: bool) -> Table:
     table.add_column("ALARMS")
     for each in listed:
         namespace = (each.key.namespace,) if with_namespace else ()
-        table.add_row(*namespace, each.key.name, *_cells(each.status))
+        table.add_row(*namespace, each.key.name, *_cells(each.status, now_s))
     return table
 
 
@@ -51,7 +51,8 @@ def print_whole(console: Console, shown: RenderableType) -> None:
     console.print(shown)
 
 
-def _cells(status: SpeculativeDeploymentStatus) -> tuple[str | Text, ...]:
+def _cells(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[str | Text, ...]:
+    alarms = standing(status, now_s)
     measured, decision = status.measured, status.tuning.last_decision
     tpot = measured.tpot_milliseconds
     return (
@@ -63,7 +64,7 @@ def _cells(status: SpeculativeDeploymentStatus) -> tuple[str | Text, ...]:
         f"{measured.gain_percent}%" if measured.gain_percent else UNKNOWN,
         status.tuning.summary or UNKNOWN,
         Text(_decision(decision) if decision else UNKNOWN),
-        Text(", ".join(standing(status)) or UNKNOWN, style="red" if any(standing(status)) else ""),
+        Text(", ".join(alarms) or UNKNOWN, style="red" if alarms else ""),
     )
 
 
@@ -118,5 +119,5 @@ def _screen(listed: tuple[Listed, ...], namespace: str, trouble: str) -> Rendera
     where = f"namespace {namespace}" if namespace else "any namespace"
     shown: RenderableType = Text(f"There is no SpeculativeDeployment in {where}.")
     if listed:
-        shown = top_table(listed, with_namespace=not namespace)
+        shown = top_table(listed, SystemClock().now_s(), with_namespace=not namespace)
     return Group(shown, Text(trouble, style="red")) if trouble else shown

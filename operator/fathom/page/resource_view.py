@@ -14,6 +14,8 @@ from fathom.resource import (
     SpeculativeDeployment,
     gained_in_words,
     standing,
+    unwatched_in_words,
+    unwatched_since,
     why_not_live,
 )
 from fathom.times import rfc3339
@@ -110,7 +112,7 @@ def resource_view(subject: Subject, now_s: float) -> ResourceView:
         name=subject.key.name,
         at=rfc3339(now_s),
         since=rfc3339(history.since_s) if history else "",
-        alarms=tuple(_alarms(status)),
+        alarms=tuple(_alarms(status, now_s)),
         facts=tuple(_facts(status)),
         judgements=tuple(_judgements(status)),
         charts=charts_of(history.points if history else (), busy),
@@ -156,8 +158,10 @@ def _measured_only(row: SurfaceRow) -> SurfaceRow:
     )
 
 
-def _alarms(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
-    names = standing(status)
+def _alarms(status: SpeculativeDeploymentStatus, now_s: float) -> Iterator[Fact]:
+    if since := unwatched_since(status, now_s):
+        yield Fact("Unwatched", unwatched_in_words(since))
+    names = standing(status, now_s)
     for each in status.conditions:
         if (name := f"{each.type}/{each.reason}") in names:
             yield Fact(f"{name} since {each.last_transition_time}", each.message)

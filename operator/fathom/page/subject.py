@@ -107,7 +107,7 @@ class OverviewRow:
     gain: str
     tuning: str
     alarms: tuple[str, ...]
-    """What somebody should look at: alarms that stand, and Degraded."""
+    """What somebody should look at: active alarms, Degraded, and that nobody watches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,21 +129,22 @@ def pages_of(resources: int) -> int:
 
 
 def overview_of(
-    found: Iterable[tuple[ObjectKey, SpeculativeDeploymentStatus]], number: int = 1
+    found: Iterable[tuple[ObjectKey, SpeculativeDeploymentStatus]], now_s: float, number: int = 1
 ) -> Overview:
     """The list, what needs a look first, then by namespace and name.
 
     Args:
         found: all resources.
+        now_s: Unix seconds.
         number: the page of it, from 1; one beyond the last is the last.
     """
-    listed = [(not standing(status), key, status) for key, status in found]
+    listed = [(not standing(status, now_s), key, status) for key, status in found]
     listed.sort(key=lambda each: each[:2])
     pages = pages_of(len(listed))
     number = max(1, min(number, pages))
     part = listed[(number - 1) * MOST_ROWS : number * MOST_ROWS]
     return Overview(
-        rows=tuple(_row(key, status) for _, key, status in part),
+        rows=tuple(_row(key, status, now_s) for _, key, status in part),
         number=number,
         pages=pages,
         resources=len(listed),
@@ -151,7 +152,7 @@ def overview_of(
     )
 
 
-def _row(key: ObjectKey, status: SpeculativeDeploymentStatus) -> OverviewRow:
+def _row(key: ObjectKey, status: SpeculativeDeploymentStatus, now_s: float) -> OverviewRow:
     measured = status.measured
     return OverviewRow(
         namespace=key.namespace,
@@ -162,5 +163,5 @@ def _row(key: ObjectKey, status: SpeculativeDeploymentStatus) -> OverviewRow:
         speed=str(measured.tokens_per_second) if measured.at else UNKNOWN,
         gain=f"{measured.gain_percent} %" if measured.gain_percent else UNKNOWN,
         tuning=status.tuning.summary or UNKNOWN,
-        alarms=standing(status),
+        alarms=standing(status, now_s),
     )

@@ -71,7 +71,7 @@ class Pages:
         number = max(1, min(number, pages_of(len(self._shown))))
 
         def make(now_s: float) -> str:
-            overview = overview_of(self._shown.statuses(), number)
+            overview = overview_of(self._shown.statuses(), now_s, number)
             return overview_page(overview, now_s, "" if self._leads() else _STANDS_BY)
 
         return _answer(self._once(f"/?page={number}", make), overview_looks())

@@ -8,9 +8,12 @@ import typer
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.cli.rollout import retried
+from fathom.cli.cluster import read_reported
+from fathom.cli.rollout import paused_in_words, retried
 from fathom.cli.target import annotate
 from fathom.cluster.kinds import JOB, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.resource import UNWATCHED_S
+from fathom.times import rfc3339
 from manifest_samples import manifest
 from support.fake_kube import FakeKube
 from support.loop_harness import START_S, LoopHarness
@@ -68,6 +71,24 @@ async def test_an_annotation_is_set_and_removed_and_nothing_else_is_touched() ->
     assert await annotate(kube, KEY, names.ANNOTATION_PAUSED, None)
     assert found(kube)["metadata"]["annotations"] == {"mine": "stays"}
     assert not await annotate(FakeKube(), KEY, names.ANNOTATION_PAUSED, "true")
+
+
+@pytest.mark.parametrize(
+    ("away_s", "sentence"),
+    [
+        (UNWATCHED_S, "llm/kimi is paused: depth stays as it is"),
+        (
+            UNWATCHED_S + 1,
+            "llm/kimi has the annotation of a pause, but nobody has watched since 2",
+        ),
+    ],
+)
+async def test_a_pause_that_nobody_is_there_to_keep_says_so(away_s: float, sentence: str) -> None:
+    reported = await read_reported(cluster({"lastReconcileTime": rfc3339(START_S)}), KEY)
+    assert reported is not None
+    words = paused_in_words(KEY, reported, START_S + away_s)
+    assert words.startswith(sentence)
+    assert words.endswith("`kubectl fathom resume kimi` ends it.")
 
 
 async def test_a_revision_that_was_rolled_back_gets_another_try_each_time() -> None:

@@ -12,8 +12,10 @@ from fathom.cli.cluster import Reported
 from fathom.cli.status import Headline, status_view, wellness_of
 from fathom.cluster.kinds import ObjectKey
 from fathom.cluster.manifest import Meta
+from fathom.times import unix_seconds
 
 KEY = ObjectKey("llm", "kimi")
+NOW_S = unix_seconds("2026-01-01T00:30:00Z") or 0.0
 WELL: Mapping[str, tuple[str, str, str]] = {
     "Ready": ("True", "AllReplicasReady", "2 of 2 replicas are ready."),
     "Progressing": ("False", "UpToDate", "every replica is of revision r1."),
@@ -56,6 +58,12 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
         (reported(), Headline.WELL, "Nothing."),
         (NEW, Headline.UNKNOWN, "No operator has reported on it yet."),
         (reported(generation=3), Headline.UNKNOWN, "reported on generation 2 and not yet on 3"),
+        (
+            reported(PAUSED, generation=3, lastReconcileTime="2026-01-01T00:04:59Z"),
+            Headline.UNKNOWN,
+            "Nobody has watched since 2026-01-01T00:04:59Z, and all that is shown is from then.",
+        ),
+        (reported(lastReconcileTime="2026-01-01T00:05:00Z"), Headline.WELL, "Nothing."),
         (reported(PAUSED), Headline.PAUSED, "`kubectl fathom resume kimi` ends the pause."),
         (
             reported(ROLLED_BACK | PAUSED),
@@ -102,7 +110,7 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
 def test_the_verdict_and_what_comes_next(
     given: Reported, headline: Headline, following: str
 ) -> None:
-    found = wellness_of(given)
+    found = wellness_of(given, NOW_S)
 
     assert found.headline is headline
     assert following in found.next
@@ -110,7 +118,7 @@ def test_the_verdict_and_what_comes_next(
 
 def shown(given: Reported) -> str:
     console = Console(file=StringIO(), width=110, color_system=None)
-    console.print(status_view(KEY, given, wellness_of(given)))
+    console.print(status_view(KEY, given, wellness_of(given, NOW_S)))
     assert isinstance(console.file, StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 

@@ -12,10 +12,13 @@ from fathom.cli.options import kube_sentence
 from fathom.cli.top import print_whole, top_table
 from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.resource import SpeculativeDeployment, standing
+from fathom.times import unix_seconds
 from fathom.tuning.learned_state import TuningState
 from manifest_samples import manifest
 from support.fake_kube import FakeKube
 from support.loop_harness import LoopHarness
+
+NOW_S = unix_seconds("2026-01-01T00:30:00Z") or 0.0
 
 
 def condition(kind: str, status: str, reason: str) -> dict[str, Any]:
@@ -68,7 +71,7 @@ def shown(table: Table, width: int = 180) -> list[str]:
 
 def test_a_row_holds_what_the_status_says() -> None:
     header, row, *_ = shown(
-        top_table([Listed(ObjectKey("llm", "kimi"), STATUS)], with_namespace=True)
+        top_table([Listed(ObjectKey("llm", "kimi"), STATUS)], NOW_S, with_namespace=True)
     )
 
     assert header.split()[:3] == ["NAMESPACE", "NAME", "READY"]
@@ -85,7 +88,7 @@ def test_what_is_no_terminal_cuts_nothing_off(*, of_a_terminal: bool) -> None:
     name = "kimi-k2-instruct-of-the-other-region-eu-west"
     console = Console(file=StringIO(), width=80, force_terminal=of_a_terminal, color_system=None)
     listed = [Listed(ObjectKey("llm", name), STATUS)]
-    print_whole(console, top_table(listed, with_namespace=True))
+    print_whole(console, top_table(listed, NOW_S, with_namespace=True))
     assert isinstance(console.file, StringIO)
     header, row, *_ = console.file.getvalue().splitlines()
     if of_a_terminal:
@@ -99,7 +102,9 @@ def test_what_is_no_terminal_cuts_nothing_off(*, of_a_terminal: bool) -> None:
 def test_what_is_unknown_is_a_dash_and_not_zero() -> None:
     _, row, *_ = shown(
         top_table(
-            [Listed(ObjectKey("llm", "new"), SpeculativeDeploymentStatus())], with_namespace=False
+            [Listed(ObjectKey("llm", "new"), SpeculativeDeploymentStatus())],
+            NOW_S,
+            with_namespace=False,
         )
     )
 
@@ -111,7 +116,24 @@ def test_a_degraded_resource_is_an_alarm() -> None:
         {"conditions": [condition("Degraded", "True", "PodFailing")]}
     )
 
-    assert standing(status) == ("Degraded/PodFailing",)
+    assert standing(status, NOW_S) == ("Degraded/PodFailing",)
+
+
+@pytest.mark.parametrize(
+    ("last", "alarms"),
+    [
+        ("2026-01-01T00:05:00Z", "–"),
+        ("2026-01-01T00:04:59Z", "Unwatched since 2026-01-01T00:04:59Z"),
+        # By an operator of before the field.
+        ("", "–"),
+    ],
+)
+def test_one_that_nobody_watches_is_told(last: str, alarms: str) -> None:
+    status = SpeculativeDeploymentStatus.model_validate({"lastReconcileTime": last})
+    _, row, *_ = shown(
+        top_table([Listed(ObjectKey("llm", "kimi"), status)], NOW_S, with_namespace=False)
+    )
+    assert row.split()[9:] == alarms.split()
 
 
 async def test_resources_are_listed_by_name_in_one_namespace_or_in_all() -> None:

@@ -5,6 +5,8 @@ from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.page.rendering import overview_page
 from fathom.page.subject import MOST_ROWS, overview_of
+from fathom.resource import UNWATCHED_S
+from fathom.times import rfc3339
 from support.page_subjects import condition, lived, troubled
 from support.work import work_of
 from unit.tuning.plant import START_S
@@ -18,7 +20,7 @@ ILL = SpeculativeDeploymentStatus(
 def test_a_row_is_what_the_status_says() -> None:
     subject, _ = lived()
     status = subject.status
-    (row,) = overview_of([(subject.key, status)]).rows
+    (row,) = overview_of([(subject.key, status)], START_S).rows
 
     assert (row.namespace, row.name, row.ready) == ("llm", "kimi", "2/2")
     assert row.depth == status.depth.summary != ""
@@ -29,22 +31,33 @@ def test_a_row_is_what_the_status_says() -> None:
 
 
 def test_what_is_not_known_is_a_dash_and_not_zero() -> None:
-    (row,) = overview_of([(ObjectKey("a", "b"), WELL)]).rows
+    (row,) = overview_of([(ObjectKey("a", "b"), WELL)], START_S).rows
     assert {row.ready, row.reason, row.depth, row.speed, row.gain, row.tuning} == {"–"}
 
 
 def test_alarms_and_degraded_are_told_and_conditions_that_are_as_they_should_be_are_not() -> None:
     subject, _ = lived()
-    (row,) = overview_of([(subject.key, troubled(subject).status)]).rows
+    (row,) = overview_of([(subject.key, troubled(subject).status)], START_S).rows
     assert row.alarms == ("Degraded/ImagePullBackOff", "DraftMismatch/AcceptanceCollapsed")
     over = condition(AlarmKind.DRAFT_MISMATCH, "AcceptanceCollapsed", holds=False)
     status = SpeculativeDeploymentStatus(conditions=(over,))
-    assert overview_of([(subject.key, status)]).troubled == 0
+    assert overview_of([(subject.key, status)], START_S).troubled == 0
+
+
+def test_one_that_nobody_watches_needs_a_look() -> None:
+    since = rfc3339(START_S)
+    found = [(ObjectKey("a", "b"), WELL.model_copy(update={"last_reconcile_time": since}))]
+    soon, late = (
+        overview_of(found, START_S + after_s) for after_s in (UNWATCHED_S, UNWATCHED_S + 1)
+    )
+
+    assert (soon.troubled, late.troubled) == (0, 1)
+    assert late.rows[0].alarms == (f"Unwatched since {since}",)
 
 
 def test_what_needs_a_look_comes_first_then_names_in_order() -> None:
     found = [(ObjectKey("b", "x"), WELL), (ObjectKey("c", "x"), ILL), (ObjectKey("a", "y"), WELL)]
-    overview = overview_of(found)
+    overview = overview_of(found, START_S)
 
     assert [each.namespace for each in overview.rows] == ["c", "a", "b"]
     assert (overview.resources, overview.troubled, overview.pages) == (3, 1, 1)
@@ -52,7 +65,7 @@ def test_what_needs_a_look_comes_first_then_names_in_order() -> None:
 
 def test_a_page_has_an_end_and_the_rest_is_on_the_next() -> None:
     found = [(ObjectKey("a", f"x{number:04}"), WELL) for number in range(MOST_ROWS + 1)]
-    first, last, beyond = (overview_of(found, number) for number in (1, 2, 99))
+    first, last, beyond = (overview_of(found, START_S, number) for number in (1, 2, 99))
 
     assert (len(first.rows), first.number, first.pages) == (MOST_ROWS, 1, 2)
     assert [each.name for each in last.rows] == [f"x{MOST_ROWS}"]
@@ -65,8 +78,8 @@ def test_a_thousand_resources_are_a_small_page_and_little_work() -> None:
         (ObjectKey(f"namespace-{number % 20}", f"some-model-{number:04}"), subject.status)
         for number in range(MOST_ROWS)
     ]
-    page = overview_page(overview_of(found), now_s)
-    work = work_of(lambda: overview_page(overview_of(found), now_s))
+    page = overview_page(overview_of(found, START_S), now_s)
+    work = work_of(lambda: overview_page(overview_of(found, START_S), now_s))
 
     assert page.count("<tr>") == MOST_ROWS + 1
     assert len(page.encode()) < 300 * 1024
@@ -76,7 +89,7 @@ def test_a_thousand_resources_are_a_small_page_and_little_work() -> None:
 
 
 def test_no_resource_is_no_table() -> None:
-    page = overview_page(overview_of([]), START_S, "Another one has the lease.")
+    page = overview_page(overview_of([], START_S), START_S, "Another one has the lease.")
     assert "<table" not in page
     assert "0 in all" in page
     assert "Another one has the lease." in page

@@ -26,11 +26,11 @@ from support.page_subjects import HOSTILE, hostile, lived, troubled
 
 SUBJECT, NOW_S = lived()
 PAGE = resource_page(resource_view(SUBJECT, NOW_S), home=True)
-OVERVIEW = overview_page(overview_of([(SUBJECT.key, SUBJECT.status)]), NOW_S)
+OVERVIEW = overview_page(overview_of([(SUBJECT.key, SUBJECT.status)], NOW_S), NOW_S)
 STRANGE = hostile()
 HARMFUL = {
     "resource": resource_page(resource_view(STRANGE, NOW_S), home=True),
-    "overview": overview_page(overview_of([(STRANGE.key, STRANGE.status)]), NOW_S),
+    "overview": overview_page(overview_of([(STRANGE.key, STRANGE.status)], NOW_S), NOW_S),
     "recording": recording_page(resource_view(STRANGE, NOW_S)),
     "message": message_page(HOSTILE, HOSTILE),
 }
@@ -130,7 +130,7 @@ def test_without_a_history_the_page_says_that_it_has_none_and_brings_no_script()
 
 def test_two_resources_of_one_name_are_two_rows() -> None:
     found = [(ObjectKey("a", "x"), SUBJECT.status), (ObjectKey("b", "x"), SUBJECT.status)]
-    page = overview_page(overview_of(found), NOW_S)
+    page = overview_page(overview_of(found, NOW_S), NOW_S)
     assert 'href="/resources/a/x"' in page
     assert 'href="/resources/b/x"' in page
 

@@ -6,6 +6,8 @@ from fathom.api.problem import Problem
 from fathom.api.status import ArmState, ComparisonStatus, EngineStatus, QualityStatus
 from fathom.page.history import MomentKind
 from fathom.page.resource_view import SHADES, resource_view
+from fathom.resource import UNWATCHED_S
+from fathom.times import rfc3339
 from fathom.tuning.explanation import explain
 from fathom.tuning.learned_state import TuningState
 from manifest_samples import resource
@@ -96,6 +98,18 @@ def test_alarms_are_told_in_full() -> None:
         ("Degraded/ImagePullBackOff", "pod kimi-1: no such image."),
         ("DraftMismatch/AcceptanceCollapsed", "acceptance fell to 1.1."),
     ]
+
+
+def test_one_that_nobody_watches_says_so_first() -> None:
+    since = rfc3339(NOW_S)
+    subject = troubled(SUBJECT)
+    status = subject.status.model_copy(update={"last_reconcile_time": since})
+    view = resource_view(replace(subject, status=status), NOW_S + UNWATCHED_S + 1)
+    assert [each.name.split()[0] for each in view.alarms][:2] == [
+        "Unwatched",
+        "Degraded/ImagePullBackOff",
+    ]
+    assert f"Nobody has watched since {since}" in view.alarms[0].value
 
 
 def test_rollout_comparison_and_quality_are_told_as_they_are_judged() -> None:
