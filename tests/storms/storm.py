@@ -28,7 +28,9 @@ from fathom.cluster.kinds import (
     SPECULATIVE_DEPLOYMENT,
     Kind,
 )
+from fathom.reconcile.last_status import WATCHED_S
 from fathom.rollout.verdict import LONGEST_BAKE
+from fathom.runtime.loop import RESYNC_S
 from fathom.runtime.options import without_secrets
 from manifest_samples import manifest
 from storms import simulated_time
@@ -256,8 +258,25 @@ class Storm:
         # Does another one find something to do?
         self.leader().kill()
         await self._rest("after a restart of the operator at rest")
+        await self._watched()
         if wrong := self._complaint():
             self._break(f"at the end {wrong}")
+
+    async def _watched(self) -> None:
+        """At rest the status says every ten minutes that somebody watches, and nothing else."""
+        began = len(self.server.audits)
+        await asyncio.sleep(WATCHED_S + 2 * RESYNC_S)
+        fresh = [each for each in self.server.audits[began:] if each.kind != "Lease"]
+        if others := [f"{each.verb} {each.kind}" for each in fresh if each.verb != "status"]:
+            self._break(f"at rest it wrote more than a status: {', '.join(others)}")
+        apart = (APART,) if self.history.scenario.apart else ()
+        for namespace in (self.namespace, *apart):
+            found = self.objects.look(SPECULATIVE_DEPLOYMENT, namespace, self.name) or {}
+            # An older CRD keeps no time.
+            keeps = "lastReconcileTime" in (found.get("status") or {})
+            written = sum(each.namespace == namespace for each in fresh)
+            if keeps and written not in (1, 2):
+                self._break(f"at rest {written} writes said that somebody watches {namespace}")
 
     def _decide_for_a_canary(self) -> None:
         """The user reads that it waits for a decision, and makes it."""
