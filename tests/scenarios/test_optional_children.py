@@ -20,7 +20,8 @@ async def up(*kinds: Kind) -> LoopHarness:
 
 
 def said(harness: LoopHarness) -> str:
-    return str(harness.condition("Progressing")["message"])
+    assert "No Pod" not in harness.condition("Progressing")["message"]
+    return " ".join(harness.status["leftOut"])
 
 
 async def test_they_are_made_where_the_cluster_serves_them() -> None:

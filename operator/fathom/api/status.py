@@ -92,8 +92,8 @@ class MeasuredStatus(ApiModel):
     """Accepted / drafted tokens."""
     survival: tuple[str, ...] = ()
     """Probability that the first i drafts are all accepted, i = 1, 2, ..."""
-    tokens_per_second: int = 0
-    """Generated tokens per second over all replicas."""
+    tokens_per_second: int | None = None
+    """Generated tokens per second over all replicas; absent: not measured yet."""
     mean_batch: str = ""
     """Requests per engine step."""
     tpot_milliseconds: str = ""
@@ -287,6 +287,8 @@ class SpeculativeDeploymentStatus(ApiModel):
     tuning: TuningStatus = TuningStatus()
     warnings: tuple[str, ...] = ()
     """What the spec is warned of, as `fathom check` warns; each begins with a field."""
+    left_out: tuple[str, ...] = ()
+    """Optional objects that are not made, each with the reason and what follows from it."""
     quality: QualityStatus | None = None
     last_reconcile_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] = ""
     """When an operator last looked after it: written with whatever else is, and by itself every ten

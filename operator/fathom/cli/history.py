@@ -23,6 +23,7 @@ from fathom.cluster.kinds import CONFIG_MAP, ObjectKey
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed import ObservedConfigMap, ObservedEvent
 from fathom.reconcile.checkpoint import Checkpoint
+from fathom.resource import signed
 from fathom.rollout.refresh import RefreshLog
 from fathom.times import rfc3339
 
@@ -51,14 +52,24 @@ def history_of(
         refreshes: replicas that were restarted for their age.
         events: that are about the resource.
     """
-    decided = {each.message for each in status.tuning.history}
+    told = _told(status)
     known = [*_from_status(status), *_refreshed(refreshes)]
     known += [
         Happened(rfc3339(each.at_s), each.reason, each.message)
         for each in events
-        if each.message not in decided
+        if each.message not in told
     ]
     return tuple(sorted(known, key=lambda each: each.at, reverse=True))
+
+
+def _told(status: SpeculativeDeploymentStatus) -> frozenset[str]:
+    """Messages of events about what the status tells as well."""
+    told = [each.message for each in status.tuning.history]
+    if status.rollout is not None:
+        told.append(status.rollout.message)
+    if (quality := status.quality) is not None:
+        told.append(f"{quality.result}: {quality.message}")
+    return frozenset(told)
 
 
 def _from_status(status: SpeculativeDeploymentStatus) -> Iterator[Happened]:
@@ -75,8 +86,8 @@ def _from_status(status: SpeculativeDeploymentStatus) -> Iterator[Happened]:
 def _decided(decision: DecisionStatus) -> str:
     expected, measured = decision.expected_gain_percent, decision.measured_gain_percent
     gains = (
-        f" Expected: {expected} %." if expected else "",
-        f" Measured: {measured} %." if measured else "",
+        f" Expected over all traffic: {signed(expected)} %." if expected else "",
+        f" Measured over all traffic: {signed(measured)} %." if measured else "",
     )
     return f"{decision.message or decision.reason}{''.join(gains)}"
 

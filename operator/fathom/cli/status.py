@@ -145,7 +145,7 @@ def _holds(condition: Condition) -> bool:
 
 
 def status_view(key: ObjectKey, reported: Reported, wellness: Wellness) -> Group:
-    """A headline, and a row for each thing that a person asks.
+    """A headline with the cause, and a row for each thing that a person asks.
 
     Args:
         key: of the resource.
@@ -153,14 +153,16 @@ def status_view(key: ObjectKey, reported: Reported, wellness: Wellness) -> Group
         wellness: what was made of that.
     """
     style = "green" if wellness.is_well else "yellow"
-    headline = Text.assemble((str(key), "bold"), " ", (f"{wellness.headline}.", style))
+    cause = "." if wellness.is_well else f": {wellness.next}"
+    headline = Text.assemble((str(key), "bold"), " ", (wellness.headline, style), cause)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
     parts: list[RenderableType] = [headline, table]
     for title, text in _rows(reported.status or SpeculativeDeploymentStatus()):
         table.add_row(title, Text(text))
-    table.add_row("next", Text(wellness.next))
+    if wellness.is_well:
+        table.add_row("next", Text(wellness.next))
     return Group(*parts)
 
 
@@ -177,6 +179,8 @@ def _rows(status: SpeculativeDeploymentStatus) -> Iterator[tuple[str, str]]:
     if status.rollout is not None and status.rollout.stage:
         rollout = status.rollout
         yield "rollout", _joined(f"{rollout.stage} since {rollout.since}", rollout.message)
+    if status.left_out:
+        yield "not made", " ".join(status.left_out)
 
 
 def _engine(status: SpeculativeDeploymentStatus) -> str:

@@ -21,6 +21,8 @@ LONGEST_MESSAGE: Final = 1024
 
 _ABNORMAL: Final = frozenset({ConditionType.DEGRADED, *AlarmKind})
 """Conditions that are bad when true."""
+_WAITS: Final = frozenset({Reason.STARTING, Reason.FETCHING_WEIGHTS, Reason.WAITING_FOR_HUB})
+"""Reasons of Progressing that a new resource goes through."""
 HOUR_S: Final = 3600.0
 AN_HOUR: Final = 20
 """Events of one reason: a tuner that moves every three minutes is told in full."""
@@ -82,7 +84,7 @@ def transitions(
     """One event for each condition that became another, in words.
 
     Tuning is not among them: its notable decisions have events of their own. Of Progressing only
-    what a person did is: rollouts have events of their own, too.
+    waits are, and what a person did: rollouts have events of their own, too.
     """
     before = {each.type: each for each in old.conditions} if old else {}
     found = [
@@ -90,7 +92,26 @@ def transitions(
         for each in new.conditions
         if each.type in {ConditionType.READY, *_ABNORMAL} and _news(each, before.get(each.type))
     ]
-    return (*found, *_pause(new, before.get(ConditionType.PROGRESSING)), *_warned(new, old))
+    if not _all_ready(new):
+        # That all replicas are ready is an event of its own, once they are.
+        found = [each for each in found if each.reason != EventReason.RECOVERED]
+    progressing = before.get(ConditionType.PROGRESSING)
+    return (*found, *_pause(new, progressing), *_waits(new, progressing), *_warned(new, old))
+
+
+def _all_ready(status: SpeculativeDeploymentStatus) -> bool:
+    ready = next((each for each in status.conditions if each.type is ConditionType.READY), None)
+    return ready is None or (
+        ready.status is ConditionStatus.TRUE or ready.reason == Reason.SCALED_TO_ZERO
+    )
+
+
+def _waits(new: SpeculativeDeploymentStatus, old: Condition | None) -> tuple[Event, ...]:
+    """What a resource that serves nobody yet waits for, each time that this becomes another."""
+    now = next((each for each in new.conditions if each.type is ConditionType.PROGRESSING), None)
+    if now is None or now.reason not in _WAITS or (old is not None and old.reason == now.reason):
+        return ()
+    return (Event(Severity.NORMAL, now.reason, now.message),)
 
 
 def _warned(

@@ -4,8 +4,9 @@ The scheduler says how many nodes fail at what ("3 node(s) didn't match Pod's no
 not what they have instead, which is what has to be known to mend it.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +40,8 @@ _IMAGE_REASONS: Final = frozenset(
 _CONFIG_REASONS: Final = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 )
+_ERROR: Final = re.compile(r"\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt): ")
+_ELSEWHERE: Final = "See root cause above"
 _LONGEST_MESSAGE: Final = 400
 _RECENT_S: Final = 600.0
 """Age of a failed pod that tells of the present."""
@@ -168,7 +171,12 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
     # What is ready is not what it waits for, whatever became of it before.
     waited_for = [status for status in statuses if not status.ready]
     waited_for.sort(key=lambda status: status.name != names.ENGINE_CONTAINER)
-    found = (_trouble_with_container(pod.name, status) for status in waited_for)
+    restarts = sum(status.restart_count for status in _restarted(pod))
+    model = pod.spec.model
+    found = (
+        _trouble_with_container(pod.name, status, restarts=restarts, model=model)
+        for status in waited_for
+    )
     return next((each for each in found if each is not None), None) or _unreachable(pod)
 
 
@@ -243,7 +251,31 @@ def pods_refused(kind: Kind, name: str, said: str) -> Trouble:
     return _trouble(Reason.CHILD_REFUSED, f"the cluster refuses pods of {kind.kind} {name}: {said}")
 
 
-def _trouble_with_container(pod: str, status: ContainerStatus) -> Trouble | None:
+def _restarted(pod: ObservedPod) -> Iterator[ContainerStatus]:
+    """Whose restarts kubectl adds up: containers, and init containers that run on."""
+    sidecars = {each.name for each in pod.spec.init_containers if each.is_sidecar}
+    yield from pod.status.container_statuses
+    for status in pod.status.init_container_statuses:
+        if status.name in sidecars:
+            yield status
+
+
+def _crash(said: str) -> str:
+    """What a log's end has of the error itself: from its last `SomeError:` on.
+
+    That of vLLM's API server refers to one above it, which its engine left.
+    """
+    found = [each for each in _ERROR.finditer(said) if _ELSEWHERE not in _line(said, each)]
+    return said[found[-1].start() :] if found else said
+
+
+def _line(text: str, at: re.Match[str]) -> str:
+    return text[at.start() :].split("\n", 1)[0]
+
+
+def _trouble_with_container(
+    pod: str, status: ContainerStatus, *, restarts: int, model: str
+) -> Trouble | None:
     waiting = status.state.waiting
     where = f"container {status.name} of pod {pod}"
     if waiting is not None and waiting.reason in _IMAGE_REASONS:
@@ -255,11 +287,11 @@ def _trouble_with_container(pod: str, status: ContainerStatus) -> Trouble | None
     ended = status.state.terminated or status.last_state.terminated
     if ended is None or (ended.exit_code == 0 and status.restart_count == 0):
         return None
-    said = ended.message.strip() or ended.reason or "it left no message"
-    restarts = counted(status.restart_count, "restart")
-    times = f"{restarts} so far" if status.restart_count else "no restart yet"
+    said = _crash(ended.message.strip()) or ended.reason or "it left no message"
+    times = f" ({counted(restarts, 'restart')} of the pod)" if restarts else ""
+    whose = "" if status.name != names.ENGINE_CONTAINER or model in said else f" with {model}"
     return _trouble(
-        Reason.POD_FAILING, f"{where} exited with code {ended.exit_code} ({times}): {said}"
+        Reason.POD_FAILING, f"{where}{whose} exited with code {ended.exit_code}{times}: {said}"
     )
 
 

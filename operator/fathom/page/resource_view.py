@@ -177,6 +177,8 @@ def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
     yield Fact("Tuning", status.tuning.summary or UNKNOWN)
     yield Fact("Engine", f"vLLM {status.engine.version}" if status.engine.version else UNKNOWN)
     yield Fact("Depth is live", status.engine.actuation or UNKNOWN)
+    if status.left_out:
+        yield Fact("Not made", " ".join(status.left_out))
 
 
 def measured_facts(measured: MeasuredStatus) -> Iterator[Fact]:

@@ -86,7 +86,7 @@ def progressing_condition(findings: Findings) -> Finding:
             "nothing is carried out until the spec is one that can be: see Degraded.",
         )
     message = " ".join(
-        each for each in (progress.message, findings.offer, *findings.skipped) if each
+        each for each in (progress.message, findings.offer, findings.without_effect) if each
     )
     status = ConditionStatus.TRUE if progress.moving else ConditionStatus.FALSE
     return Finding(status, progress.reason, message)

@@ -121,10 +121,8 @@ def findings_of(
         taken=applied.writes.taken,
         weights=fetch.status,
         weights_trouble=fetch.trouble,
-        skipped=(
-            *skipped(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
-            *_not_known(snapshot.objects),
-        ),
+        left_out=skipped(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
+        without_effect=_without_effect(snapshot.objects),
         not_obeyed=decision.not_obeyed,
         differing=differing_engines(snapshot, desired),
         alarms={
@@ -163,7 +161,8 @@ def findings_without_spec(
         offer="",
         refusals=(),
         taken=(),
-        skipped=(),
+        left_out=(),
+        without_effect="",
         not_obeyed=(),
         draft_compatible=_draft_finding(intent),
         tuning_finding=Finding(
@@ -186,12 +185,13 @@ def _fixed_depth(spec: SpeculativeDeploymentSpec) -> str:
     return str(spec.speculation.tokens) if spec.drafts else "off"
 
 
-def _not_known(objects: Objects) -> tuple[str, ...]:
-    sentence = (
+def _without_effect(objects: Objects) -> str:
+    if not objects.unknown:
+        return ""
+    return (
         f"Without effect: {', '.join(objects.unknown)}, which the CRD has and this release of the "
         "operator does not know; `helm upgrade` brings both to one release."
     )
-    return (sentence,) if objects.unknown else ()
 
 
 def _unread(desired: DesiredState) -> str:

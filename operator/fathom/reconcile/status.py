@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.choices import Compares
-from fathom.api.conditions import AlarmKind, ConditionType
+from fathom.api.conditions import AlarmKind, ConditionType, Reason
 from fathom.api.status import (
     COMPLETE,
     OFFERED,
@@ -58,6 +58,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         reason=telling(found),
         selector=f"{names.LABEL_NAME}={objects.key.name},{names.LABEL_ROLE}={names.ROLE_LEADER}",
         warnings=_warnings(findings),
+        left_out=findings.left_out,
         conditions=tuple(
             condition(kind, each, before.get(kind), generation, findings.now_s)
             for kind, each in found.items()
@@ -147,7 +148,8 @@ def essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
     obey) is no part of it, else steady traffic would mean steady writing.
     """
     conditions = frozenset(
-        (each.type, each.status, each.reason)
+        # Why somebody paused it is no measurement.
+        (each.type, each.status, each.reason, each.message if each.reason == Reason.PAUSED else "")
         for each in status.conditions
         if each.type is not ConditionType.TUNING
     )

@@ -63,9 +63,10 @@ class Findings:
     """Sentences: what the API server refused of what should exist."""
     taken: tuple[Taken, ...]
     """Names that something else bears."""
-    skipped: tuple[str, ...]
-    """Sentences: what was left out, as the cluster does not serve its API, or the operator does not
-    know it."""
+    left_out: tuple[str, ...]
+    """Sentences: optional objects that the cluster, or a right of the operator, does not allow."""
+    without_effect: str
+    """Which fields of the spec a later operator would obey; empty: none."""
     not_obeyed: tuple[str, ...]
     """Pods whose engine does not report the depth that should be in force."""
     draft_compatible: Finding

@@ -104,13 +104,23 @@ class _PatientLock(LeaseLock):
         self._pulse = pulse
         self._writing: asyncio.Future[bool] | None = None
         """The last write of the lease; None: there was none."""
+        self._leader = ""
 
     async def get(self, name: str, namespace: str) -> _Answer:
         try:
             async with asyncio.timeout(_CALL_TIMEOUT_S):
-                return await super().get(name, namespace)
+                answer = await super().get(name, namespace)
         except (aiohttp.ClientError, OSError) as error:
             return False, ApiException(status=0, reason=str(error) or type(error).__name__)
+        self._say_who_leads(answer[1])
+        return answer
+
+    def _say_who_leads(self, lease: object) -> None:
+        """A log without a word looks like that of an operator that hangs."""
+        leader = lease.holder_identity if isinstance(lease, LeaderElectionRecord) else None
+        if leader and leader not in {self.identity, self._leader}:
+            _log.info("stands by: another operator leads", leader=leader)
+        self._leader = leader or self._leader
 
     async def create(
         self, name: str, namespace: str, election_record: LeaderElectionRecord

@@ -38,6 +38,10 @@ STATUS: dict[str, Any] = {
 }
 
 
+EXPECTED = "Expected over all traffic: +6.1 %."
+MEASURED = "Measured over all traffic: +5.8 %."
+
+
 def event(
     name: str, at: str, reason: str, message: str, kind: str = "SpeculativeDeployment"
 ) -> Any:
@@ -59,6 +63,8 @@ def cluster() -> FakeKube:
     told = (
         event("kimi.1", "2026-01-01T00:05:00Z", "Paused", "annotation fathom.dev/paused holds it."),
         event("kimi.2", "2026-01-01T00:03:00Z", "DepthMove", "Moves batch 4 from 3 to 5."),
+        event("kimi.4", "2026-01-01T00:04:00Z", "QualityChecked", "Lossless: The same tokens."),
+        event("kimi.5", "2026-01-01T00:01:00Z", "RolledOut", "all follow."),
         event("kimi.3", "2026-01-01T00:06:00Z", "Other", "Of the Service.", "Service"),
     )
     for each in told:
@@ -74,7 +80,7 @@ async def test_all_that_is_known_newest_first_and_once() -> None:
     assert [(each.at[11:16], each.what, each.why) for each in past.happened] == [
         ("00:05", "Paused", "annotation fathom.dev/paused holds it."),
         ("00:04", "Lossless", "The same tokens."),
-        ("00:03", "Move", "Moves batch 4 from 3 to 5. Expected: 6.1 %. Measured: 5.8 %."),
+        ("00:03", "Move", f"Moves batch 4 from 3 to 5. {EXPECTED} {MEASURED}"),
         ("00:02", "Refreshing", "kimi-r1-x was restarted for its age."),
         ("00:01", "Complete", "all follow. image: a became b"),
     ]

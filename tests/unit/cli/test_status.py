@@ -48,6 +48,7 @@ def reported(
 
 
 NEW = Reported(Meta(name="kimi", namespace="llm", generation=1), None)
+STARTING = {"Progressing": ("True", "Starting", "the engines are starting.")}
 PAUSED = {"Progressing": ("False", "Paused", "annotation fathom.dev/paused holds it.")}
 ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back.")}
 
@@ -196,10 +197,18 @@ def test_what_is_not_measured_is_not_zero() -> None:
 
 
 def test_of_one_that_nobody_has_looked_at_nothing_is_made_up() -> None:
-    assert shown(NEW).splitlines() == [
-        "llm/kimi is not known to be well.",
-        "next  No operator has reported on it yet. Does one run, and does it watch this namespace?",
-    ]
+    assert " ".join(shown(NEW).split()) == (
+        "llm/kimi is not known to be well: No operator has reported on it yet. Does one run, and "
+        "does it watch this namespace?"
+    )
+
+
+def test_the_cause_is_in_the_first_line_and_what_is_not_made_in_the_last() -> None:
+    failing = {"Degraded": ("True", "ImageUnavailable", "no such image."), **STARTING}
+    first, *_, last = shown(reported(failing, leftOut=["No PodMonitor."])).splitlines()
+
+    assert first == "llm/kimi is not well: ImageUnavailable: no such image."
+    assert last == "not made  No PodMonitor."
 
 
 def test_a_rollout_and_a_loss_are_told() -> None:

@@ -55,6 +55,51 @@ def test_news_is_what_changed() -> None:
     assert told(SERVING, FAILING) == [("Normal", "AllReplicasReady"), ("Normal", "Recovered")]
 
 
+def test_it_has_recovered_when_all_replicas_are_ready_again() -> None:
+    assert told(STARTING, FAILING) == []
+    assert told(SERVING, STARTING) == [("Normal", "AllReplicasReady")]
+
+
+def waiting(reason: Reason) -> SpeculativeDeploymentStatus:
+    progressing = Condition(
+        type=ConditionType.PROGRESSING,
+        status=ConditionStatus.TRUE,
+        reason=reason,
+        message=f"{reason} it is.",
+        last_transition_time="2027-01-15T08:00:00Z",
+    )
+    return STARTING.model_copy(update={"conditions": (*STARTING.conditions, progressing)})
+
+
+def test_what_a_new_resource_waits_for_is_told_step_by_step() -> None:
+    hub, fetching, starting = map(
+        waiting, (Reason.WAITING_FOR_HUB, Reason.FETCHING_WEIGHTS, Reason.STARTING)
+    )
+    assert told(hub, None) == [("Normal", "WaitingForHub")]
+    assert told(hub, hub) == []
+    assert told(fetching, hub) == [("Normal", "FetchingWeights")]
+    assert told(starting, fetching) == [("Normal", "Starting")]
+    assert told(waiting(Reason.UP_TO_DATE), starting) == []
+
+
+def test_another_reason_for_a_pause_is_written_at_once() -> None:
+    paused, renamed = waiting(Reason.PAUSED), waiting(Reason.PAUSED)
+    condition = renamed.conditions[-1].model_copy(update={"message": "incident 43"})
+    renamed = renamed.model_copy(update={"conditions": (*STARTING.conditions, condition)})
+    assert essence(renamed) != essence(paused)
+    # Other messages move with every measurement.
+    assert essence(waiting(Reason.STARTING)) == essence(
+        waiting(Reason.STARTING).model_copy(
+            update={
+                "conditions": (
+                    *STARTING.conditions,
+                    condition.model_copy(update={"reason": Reason.STARTING}),
+                )
+            }
+        )
+    )
+
+
 def test_another_reason_to_be_degraded_is_news() -> None:
     assert told(status(ready=False, degraded=Reason.IMAGE_UNAVAILABLE), FAILING) == [
         ("Warning", "ImageUnavailable")
@@ -81,6 +126,7 @@ def test_what_is_unknown_is_absent_not_empty() -> None:
     written = as_written(SERVING)
     assert "selector" not in written
     assert written["readyReplicas"] == 0
+    assert "tokensPerSecond" not in written["measured"]
 
 
 def test_the_order_of_conditions_is_no_change() -> None:

@@ -47,12 +47,12 @@ CASES = [
                 container(
                     restartCount=4,
                     state={"waiting": {"reason": "CrashLoopBackOff"}},
-                    lastState={"terminated": {"exitCode": 1, "message": "CUDA out of memory\n"}},
+                    lastState={"terminated": {"exitCode": 1, "message": "out of memory\n"}},
                 )
             ]
         },
         Reason.POD_FAILING,
-        "container vllm of pod kimi-1 exited with code 1 (4 restarts so far): CUDA out of memory.",
+        "container vllm of pod kimi-1 exited with code 1 (4 restarts of the pod): out of memory.",
     ),
     (
         {
@@ -102,6 +102,63 @@ def test_trouble_is_told_in_words(status: dict[str, Any], reason: Reason, messag
 )
 def test_a_pod_that_is_only_on_its_way_is_in_no_trouble(status: dict[str, Any]) -> None:
     assert trouble_with_pod(pod(**status)) is None
+
+
+def crashed(said: str, **more: Any) -> str:
+    """What is told of an engine that serves a model, and ended with this on its log."""
+    state = {"terminated": {"exitCode": 1, "message": said}}
+    document = {
+        "metadata": {"name": "kimi-1"},
+        "spec": {"containers": [{"name": "vllm", "args": ["org/kimi", "--port=8000"]}]},
+        "status": {"containerStatuses": [container(state=state)], **more},
+    }
+    trouble = trouble_with_pod(ObservedPod.model_validate(document))
+    assert trouble is not None
+    return trouble.message.removeprefix("container vllm of pod kimi-1 ")
+
+
+TRACEBACK = """
+(APIServer pid=1)   File "/usr/lib/python3.12/site-packages/vllm/entrypoints/api_server.py", line 1
+(APIServer pid=1)     raise ValueError(f"{model}: {reason}")
+"""
+
+
+def test_a_crash_is_quoted_from_its_error_on_with_the_model_that_it_does_not_name() -> None:
+    assert crashed(f"{TRACEBACK}(APIServer pid=1) OSError: not a folder, and not on the hub") == (
+        "with org/kimi exited with code 1: OSError: not a folder, and not on the hub."
+    )
+    assert crashed(f"{TRACEBACK}huggingface_hub.errors.HFValidationError: org/kimi is no id") == (
+        "exited with code 1: huggingface_hub.errors.HFValidationError: org/kimi is no id."
+    )
+
+
+def test_an_engines_own_error_is_quoted_and_not_the_one_that_refers_to_it() -> None:
+    said = (
+        "(EngineCore pid=9) ValueError: No available memory for the cache blocks.\n"
+        f"{TRACEBACK}"
+        "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. "
+        "Failed core proc(s): {}"
+    )
+    assert crashed(said).startswith(
+        "with org/kimi exited with code 1: ValueError: No available memory for the cache blocks."
+    )
+
+
+def test_what_names_no_error_is_quoted_as_it_is() -> None:
+    assert crashed("Killed") == "with org/kimi exited with code 1: Killed."
+
+
+def test_restarts_are_added_up_as_kubectl_does() -> None:
+    status = {
+        "initContainerStatuses": [{"name": "fetch", "restartCount": 7, "ready": True}],
+        "containerStatuses": [
+            ended("vllm", 1, ready=False),
+            {"name": "istio-proxy", "restartCount": 2, "ready": True},
+        ],
+    }
+    trouble = trouble_with_pod(pod(**status))
+    assert trouble is not None
+    assert "exited with code 1 (3 restarts of the pod): vllm says why." in trouble.message
 
 
 def ended(name: str, exit_code: int, *, ready: bool) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -155,6 +157,50 @@ async def test_who_is_told_to_end_while_it_takes_the_lease_gives_it_back() -> No
     assert not tenure.holds
 
 
+async def test_who_stands_by_says_who_leads() -> None:
+    said = asyncio.Queue[tuple[str, str]]()
+
+    def note(_: object, __: str, event: dict[str, Any]) -> Any:
+        said.put_nowait((event["event"], event["leader"]))
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[note])
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    held = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
+    api = ApiServer()
+    api.lease = {
+        "metadata": {"name": "it", "namespace": "fathom"},
+        "spec": {**held, "acquireTime": now, "renewTime": now},
+    }
+    async with served(api) as url, contending(url, Pulse()):
+        assert await said.get() == ("stands by: another operator leads", "another")
+    assert api.lease_writes == 0
+
+
+@asynccontextmanager
+async def contending(url: str, pulse: Pulse) -> AsyncIterator[None]:
+    """An operator that never gets the lease."""
+
+    async def never() -> None:
+        raise AssertionError("it has no lease")
+
+    async with ApiClient(Configuration(host=url)) as client:
+        task = asyncio.create_task(
+            lead(
+                client,
+                asyncio.ensure_future,
+                name="it",
+                namespace="fathom",
+                who="me",
+                work=never,
+                tenure=Tenure(),
+                pulse=pulse,
+            )
+        )
+        yield
+        task.cancel()
+
+
 async def leading(url: str, work: Work, tenure: Tenure) -> None:
     await lead_from_a_thread(
         Configuration(host=url), name="it", namespace="fathom", who="me", work=work, tenure=tenure
@@ -188,25 +234,9 @@ async def test_who_hangs_neither_takes_nor_renews_a_lease() -> None:
         said.set()
         raise structlog.DropEvent
 
-    async def never() -> None:
-        raise AssertionError("it has no lease")
-
     structlog.configure(processors=[note])
-    async with served(api) as url, ApiClient(Configuration(host=url)) as client:
-        contending = asyncio.create_task(
-            lead(
-                client,
-                asyncio.ensure_future,
-                name="it",
-                namespace="fathom",
-                who="me",
-                work=never,
-                tenure=Tenure(),
-                pulse=pulse,
-            )
-        )
+    async with served(api) as url, contending(url, pulse):
         await said.wait()
-        contending.cancel()
     assert api.lease_writes == 0
 
 
