@@ -139,7 +139,7 @@ def unwatched_since(status: SpeculativeDeploymentStatus, now_s: float) -> str:
 def unwatched_in_words(since: str) -> str:
     """That nobody watches, and what to do."""
     return (
-        f"Nobody has watched since {since}, and all that is shown is from then. Does the operator "
+        f"No operator has watched it since {since}, and all that is shown is from then. Does one "
         "run, and does it watch this namespace?"
     )
 

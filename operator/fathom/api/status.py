@@ -291,8 +291,8 @@ class SpeculativeDeploymentStatus(ApiModel):
     """Optional objects that are not made, each with the reason and what follows from it."""
     quality: QualityStatus | None = None
     last_reconcile_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] = ""
-    """When an operator last looked after it: written with whatever else is, and by itself every ten
-    minutes. Older than 25 minutes: nobody watches, and all the rest is from then."""
+    """When an operator last reconciled it: written with whatever else is, and by itself every ten
+    minutes. Older than 25 minutes: no operator watches, and all the rest is from then."""
 
     @property
     def comparison(self) -> ComparisonStatus | None:

@@ -215,8 +215,8 @@ def paused_in_words(key: ObjectKey, reported: Reported, now_s: float) -> str:
     end = f"`kubectl fathom resume {key.name}` ends it."
     if reported.status and (since := unwatched_since(reported.status, now_s)):
         return (
-            f"{key} has the annotation of a pause, but nobody has watched since {since}: it is "
-            f"held once an operator runs that watches this namespace. {end}"
+            f"{key} has the annotation of a pause, but no operator has watched since {since}: it is"
+            f" held once an operator runs that watches this namespace. {end}"
         )
     return (
         f"{key} is paused: depth stays as it is, and rollouts wait. REASON says Paused once the "

@@ -73,7 +73,7 @@ def _decision(decision: DecisionStatus) -> str:
     gain, interval = decision.expected_gain_percent, decision.expected_gain_interval_percent
     expected = ""
     if gain:
-        expected = f" Expected: {gain}%{f' ({interval})' if interval else ''}."
+        expected = f" Expected over all traffic: {gain}%{f' ({interval})' if interval else ''}."
     return f"{decision.message or decision.action}{expected}"
 
 

@@ -159,13 +159,6 @@ class PodSpec(ObservedModel):
         found = next(ours, None)
         return NOTHING_TOLD if found is None else asked_by(found.arguments)
 
-    @property
-    def model(self) -> str:
-        """The model that its engine serves; empty: its arguments do not begin with one."""
-        ours = (each.args for each in self.containers if each.name == names.ENGINE_CONTAINER)
-        first = next((args[0] for args in ours if args), "")
-        return "" if first.startswith("-") else first
-
     @cached_property
     def host(self) -> str | None:
         """Where its engine listens; None: its arguments do not say."""

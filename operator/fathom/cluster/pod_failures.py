@@ -172,7 +172,7 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
     waited_for = [status for status in statuses if not status.ready]
     waited_for.sort(key=lambda status: status.name != names.ENGINE_CONTAINER)
     restarts = sum(status.restart_count for status in _restarted(pod))
-    model = pod.spec.model
+    model = _model(pod)
     found = (
         _trouble_with_container(pod.name, status, restarts=restarts, model=model)
         for status in waited_for
@@ -249,6 +249,13 @@ def pods_refused(kind: Kind, name: str, said: str) -> Trouble:
         said: why, in the cluster's words.
     """
     return _trouble(Reason.CHILD_REFUSED, f"the cluster refuses pods of {kind.kind} {name}: {said}")
+
+
+def _model(pod: ObservedPod) -> str:
+    """What its engine serves; empty: its arguments do not begin with a model."""
+    ours = (each.args for each in pod.spec.containers if each.name == names.ENGINE_CONTAINER)
+    first = next((args[0] for args in ours if args), "")
+    return "" if first.startswith("-") else first
 
 
 def _restarted(pod: ObservedPod) -> Iterator[ContainerStatus]:

@@ -6,10 +6,7 @@ See docs/design/0039-an-operator-that-is-full.md.
 """
 
 import asyncio
-import os
-import socket
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -82,11 +79,6 @@ class Tenure:
     def renewed(self, asked_at: tuple[float, ...]) -> None:
         """The lease was taken or renewed, by a request that was sent at that moment."""
         self._renewed = asked_at
-
-
-def identity() -> str:
-    """Who this operator is: its pod, which runs one container at a time, or else this process."""
-    return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
 
 
 class _PatientLock(LeaseLock):

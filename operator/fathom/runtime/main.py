@@ -3,9 +3,10 @@
 import asyncio
 import os
 import signal
+import uuid
 from collections.abc import Callable, Coroutine
 from functools import partial
-from socket import has_dualstack_ipv6
+from socket import gethostname, has_dualstack_ipv6
 from typing import Final
 
 import structlog
@@ -29,7 +30,7 @@ from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.gather import read_nodes
 from fathom.runtime.handlers import watch
 from fathom.runtime.informer import informed
-from fathom.runtime.leadership import LeadershipLostError, Tenure, identity, lead_from_a_thread
+from fathom.runtime.leadership import LeadershipLostError, Tenure, lead_from_a_thread
 from fathom.runtime.loop_registry import Loops
 from fathom.runtime.measurement_sources import MetricsSources
 from fathom.runtime.options import RunOptions, configure_logs
@@ -127,7 +128,7 @@ async def _operate(options: RunOptions) -> None:
     # A proxy to the hub does not know the cluster's own addresses, and NO_PROXY takes no ranges.
     configuration = await kube_config.load(options.kubeconfig, as_operator=True)
     version = await asyncio.to_thread(version_and_build)
-    clock, who = SystemClock(), identity()
+    clock, who = SystemClock(), _identity()
     children = ChildCache(clock, options.namespaces)
     # Each watch keeps a connection for itself.
     configuration.connection_pool_maxsize += len(children)
@@ -192,6 +193,11 @@ async def _operate(options: RunOptions) -> None:
                 await models.stop()
                 await health.cleanup()
                 await page.cleanup()
+
+
+def _identity() -> str:
+    """Who this operator is: its pod, which runs one container at a time, or else this process."""
+    return os.environ.get("POD_NAME") or f"{gethostname()}-{uuid.uuid4().hex[:8]}"
 
 
 def _leave_soon() -> None:

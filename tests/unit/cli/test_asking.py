@@ -79,7 +79,7 @@ async def test_an_annotation_is_set_and_removed_and_nothing_else_is_touched() ->
         (UNWATCHED_S, "llm/kimi is paused: depth stays as it is"),
         (
             UNWATCHED_S + 1,
-            "llm/kimi has the annotation of a pause, but nobody has watched since 2",
+            "llm/kimi has the annotation of a pause, but no operator has watched since 2",
         ),
     ],
 )

@@ -62,7 +62,7 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
         (
             reported(PAUSED, generation=3, lastReconcileTime="2026-01-01T00:04:59Z"),
             Headline.UNKNOWN,
-            "Nobody has watched since 2026-01-01T00:04:59Z, and all that is shown is from then.",
+            "No operator has watched it since 2026-01-01T00:04:59Z, and all that is shown is",
         ),
         (reported(lastReconcileTime="2026-01-01T00:05:00Z"), Headline.WELL, "Nothing."),
         (reported(PAUSED), Headline.PAUSED, "`kubectl fathom resume kimi` ends the pause."),

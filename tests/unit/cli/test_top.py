@@ -77,7 +77,7 @@ def test_a_row_holds_what_the_status_says() -> None:
     assert header.split()[:3] == ["NAMESPACE", "NAME", "READY"]
     assert row.split()[:9] == ["llm", "kimi", "2/2", "5/3", "2.91", "4321", "11.5", "ms", "6.2%"]
     assert "Advise/Advising" in row
-    assert "Would move batch 5-8 from 3 to 5. Expected: 6.1% (3.1 to 9.0)." in row
+    assert "Would move batch 5-8 from 3 to 5. Expected over all traffic: 6.1%" in row
     assert "DraftMismatch/AcceptanceCliff" in row
     assert "AcceptanceDecay" not in row
 

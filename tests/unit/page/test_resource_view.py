@@ -109,7 +109,7 @@ def test_one_that_nobody_watches_says_so_first() -> None:
         "Unwatched",
         "Degraded/ImagePullBackOff",
     ]
-    assert f"Nobody has watched since {since}" in view.alarms[0].value
+    assert f"No operator has watched it since {since}" in view.alarms[0].value
 
 
 def test_rollout_comparison_and_quality_are_told_as_they_are_judged() -> None:
