@@ -52,7 +52,13 @@ MODULES: Final[Mapping[str, Module]] = {
     ),
     "engine": Module(
         ("operator/fathom/engine",),
-        ("tests/unit/engine", "tests/golden", "tests/property/test_manifests_revision.py"),
+        (
+            "tests/unit/engine",
+            "tests/unit/validation/test_release_checks.py",
+            "tests/unit/validation/test_token_budget_checks.py",
+            "tests/golden",
+            "tests/property/test_manifests_revision.py",
+        ),
     ),
     "validation": Module(
         ("operator/fathom/validation",),

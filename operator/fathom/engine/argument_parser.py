@@ -146,7 +146,7 @@ class EngineArguments:
         """
         by_spelling: dict[str, dict[str, JsonValue]] = {}
         for option in self.spelled(name):
-            if 0 < len(option.keys) <= DEEPEST:
+            if option.keys and len(option.keys) <= DEEPEST:
                 *above, last = option.keys
                 text = option.value or ""
                 # `key+` takes a list without brackets.

@@ -248,7 +248,7 @@ def default_sizes(
 
 
 def sizes_up_to(
-    largest: int, max_num_batched_tokens: int | None = None, *, interactive: bool = False
+    largest: int, max_num_batched_tokens: int | None, *, interactive: bool
 ) -> tuple[int, ...]:
     """What vLLM captures for when it is told the largest size (`max_cudagraph_capture_size`)."""
     sizes = {*_grid(largest)}

@@ -31,6 +31,14 @@ def test_a_schedule_of_nothing_is_none(empty: dict[str, object]) -> None:
     assert DepthDocument.from_json(json.dumps({"generation": 1, **empty})) is None
 
 
+@pytest.mark.parametrize(
+    "part", [[0, 8, 3], [1, 2**31 + 1, 3], [1, 8, -1], [1, 8, 2**31 + 1], [1, 8]], ids=str
+)
+def test_batches_and_depths_that_no_engine_has_make_no_document(part: list[int]) -> None:
+    text = json.dumps({"generation": 1, "schedule": [part]})
+    assert DepthDocument.from_json(text) is None
+
+
 def test_a_key_of_a_later_operator_is_passed_over_as_the_engines_do() -> None:
     later = {"generation": 7, "schedule": [[1, 8, 3]], "pods": {}, "later": {"a": 1}}
     text = json.dumps(later)
@@ -43,6 +51,7 @@ def test_a_key_of_a_later_operator_is_passed_over_as_the_engines_do() -> None:
     [
         ([(1, 16, 3), (17, 1024, 1)], True),
         ([(1, 8, 3), (9, 16, 3), (17, 256, 1)], True),
+        ([(1, 16, 3), (17, 32, 1), (33, 256, 1)], True),
         ([(1, 17, 3), (18, 256, 1)], False),
         ([(1, 16, 3), (17, 256, 2)], False),
         ([(1, 16, 3)], False),
@@ -55,3 +64,12 @@ def test_schedules_are_the_same_if_engines_make_the_same_of_them(
 ) -> None:
     one = (DepthRange(1, 16, 3), DepthRange(17, 256, 1))
     assert same_depths(one, tuple(DepthRange(*each) for each in other)) == same
+
+
+def test_documents_ask_for_the_same_depths_if_every_pod_has_the_same() -> None:
+    three, one = (DepthRange(1, 16, 3),), (DepthRange(1, 16, 1),)
+    document = DepthDocument(1, three, {"pod-0": one})
+
+    assert document.same_depths(DepthDocument(2, three, {"pod-0": one}))
+    assert not document.same_depths(DepthDocument(1, one, {"pod-0": one}))
+    assert not document.same_depths(DepthDocument(1, three, {"pod-0": three}))

@@ -41,6 +41,12 @@ def test_what_cannot_be_read_is_not_told(label: str, value: str) -> None:
     assert report_in({label: value}) == NOTHING_TOLD
 
 
+def test_lists_are_told_number_by_number_and_depths_in_order() -> None:
+    assert report_in({"capture_sizes": "1,2,4", "depths": "3,0,1"}) == EngineReport(
+        capture_sizes=(1, 2, 4), depths=(0, 1, 3)
+    )
+
+
 @pytest.mark.parametrize("labels", [{}, {"device": "x" * 65}, {"device": "two\nlines"}])
 def test_a_device_has_a_name_of_one_short_line(labels: Mapping[str, str]) -> None:
     assert device_in(labels) == ""

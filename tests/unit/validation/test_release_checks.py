@@ -35,6 +35,10 @@ def refused(check: Any, *args: str, **changes: Any) -> str:
         (["--kv-transfer-config", "{kv_connector: A}"], "names need double quotes (character 2)"),
         (['--limit-mm-per-prompt={"image":5'], "needs JSON, and its value ends too early."),
         (["--compilation-config", """'{"mode":3}'"""], "without quotes around it"),
+        (
+            ["--model-loader-extra-config", "{threads: 8}"],
+            "needs a text or a JSON object, and has none: names need double quotes (character 2)",
+        ),
         (["-cc", '{"mode":3,}'], "-cc needs a JSON object"),
         (["--compilation-config", "3"], "needs a JSON object"),
         (
