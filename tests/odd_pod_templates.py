@@ -181,7 +181,7 @@ START: Final[Mapping[str, Odd]] = {
     "arguments": Odd(engine(args=["--max-num-seqs", "64"]), refused=f"{AT}.args: {INSTEAD}"),
     "no arguments": Odd(engine(args=None), refused=f"{AT}.args: {INSTEAD}"),
     "an image": Odd(
-        engine(image="vllm/vllm-openai:v0.33.0"),
+        engine(image="acme/engine:1.0"),
         refused=f"{AT}.image: may not be set here: set spec.engine.image instead.",
     ),
     "the same image": Odd(

@@ -92,6 +92,17 @@ def test_what_is_missed_is_counted_within_reach_and_to_its_last_batch() -> None:
     assert on_a_grid.replayed(65, 7) is not Replayed.FULL
 
 
+def test_batches_without_a_full_graph_are_listed_as_three_ranges_and_counted_beyond() -> None:
+    sizes = (3, 13, 24, 38, 54, 59, 72, 83)
+    args = ["--max-num-seqs", "16", "--cudagraph-capture-sizes", *map(str, sizes)]
+    own = {"speculation.depths": [1, 3], "speculation.maxTokens": 3, "engine.args": args}
+
+    said = graph_price(resource(H100 | own).engine)
+
+    assert isinstance(said, str)
+    assert "depth 1 at batches 1, 3 to 6, 8 and 4 more; depth 3 at batches 2 to 3, 16." in said
+
+
 ALL_TO_4 = {"speculation.depths": [1, 2, 3, 4]}
 
 

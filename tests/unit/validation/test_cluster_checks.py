@@ -50,6 +50,11 @@ def test_groups_need_what_not_every_cluster_has(
         return
     (problem,) = problems(ServedApis())
     assert problem.reason is Reason.API_MISSING
+    asked_by = {
+        LEADER_WORKER_SET: "engine.tensorParallelSize",
+        COMPUTE_DOMAIN: "nodePool.computeDomain",
+    }
+    assert problem.field == f"spec.{asked_by[missing]}"
     assert f"this cluster does not serve {missing.api_version}: install" in problem.message
     (forbidden,) = problems(ALL)
     assert f"may not list {missing.plural}.{missing.group}" in forbidden.message

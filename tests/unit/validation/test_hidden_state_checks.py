@@ -211,6 +211,8 @@ def test_the_same_training_is_not_doubted() -> None:
         {"num_target_layers": 32},
         {"speculators_config": {"verifier": verifier}},
         narrow | {"eagle_aux_hidden_state_layer_ids": [1, 15, 30]},
+        # Not read, and the same as those that vLLM chooses.
+        narrow | {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 16, 29]}},
     ):
         assert judged(draft=draft).reason is Reason.COMPATIBLE, draft
 

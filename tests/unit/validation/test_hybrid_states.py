@@ -71,6 +71,13 @@ def test_only_layers_with_attention_have_a_kv_cache() -> None:
     assert kv_bytes_per_token(config, 1, 2) == 2 * 16 * 4 * 256 * 2
 
 
+def test_multi_head_latent_attention_keeps_a_latent_and_a_rotary_key_on_each_gpu() -> None:
+    """The numbers of DeepSeek V3."""
+    config = {"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    for gpus in (1, 8):
+        assert kv_bytes_per_token(ModelConfig.from_json(config), gpus, 2) == 61 * (512 + 64) * 2
+
+
 @pytest.mark.parametrize(
     ("config", "attention", "states"),
     [
@@ -129,8 +136,10 @@ def test_room_for_deeper_drafts_is_said_in_numbers() -> None:
 def test_as_many_states_as_requests_are_needed_at_start() -> None:
     (said,) = warnings(SPEC | {"speculation.maxTokens": 2, "engine.args": NO_PREFIXES})
     assert "vLLM does not start with fewer than --max-num-seqs (1024)" in said
-    few = ["--max-num-seqs", "32"]
-    assert warnings(SPEC | {"speculation.maxTokens": 2, "engine.args": few}) == []
+    # A block holds states of as many layers as have attention: 16 of 48.
+    for few in ("32", "512"):
+        args = [*NO_PREFIXES, "--max-num-seqs", few]
+        assert warnings(SPEC | {"speculation.maxTokens": 2, "engine.args": args}) == []
 
 
 def test_a_new_resource_has_room_for_tokens() -> None:
