@@ -73,6 +73,8 @@ MODULES: Final[Mapping[str, Module]] = {
         ("operator/fathom/manifests",),
         (
             "tests/unit/manifests",
+            "tests/unit/cli/test_bill.py",
+            "tests/unit/reconcile/test_renderings.py",
             "tests/golden",
             "tests/property/test_manifests_revision.py",
             "tests/scenarios/test_optional_children.py",

@@ -166,6 +166,15 @@ def test_groups_ask_for_product_and_nvlink_partition_at_once() -> None:
     assert "podAffinity" in affinity
 
 
+@pytest.mark.parametrize(
+    "pool", [{"computeDomain": "External"}, {"topologyKey": "rack"}, {"computeDomain": "Never"}]
+)
+def test_no_partition_is_asked_for_that_somebody_else_sees_to(pool: dict[str, Any]) -> None:
+    found = pod({"engine.tensorParallelSize": 8, "nodePool": pool})
+
+    assert "nodeAffinity" not in found["affinity"]
+
+
 def test_the_users_resources_are_kept_beside_the_gpus() -> None:
     changes = {
         "engine.resources": {

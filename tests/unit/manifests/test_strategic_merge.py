@@ -12,6 +12,7 @@ from fathom.manifests.strategic_merge import MergeError, merged
         ({"a": {"x": 1}}, {"a": {"y": 2}}, {"a": {"x": 1, "y": 2}}),
         ({"a": {"x": 1, "y": 2}}, {"a": {"x": None}}, {"a": {"y": 2}}),
         ({}, {"a": {"x": None}}, {"a": {}}),
+        ({"a": {"x": 1}}, {"a": {"$patch": "merge", "y": 2}}, {"a": {"x": 1, "y": 2}}),
         ({"a": {"x": 1}}, {"a": {"$patch": "replace", "y": 2}}, {"a": {"y": 2}}),
         ({"a": {"x": 1}}, {"a": {"$patch": "delete"}}, {"a": {}}),
         ({"command": ["a", "b"]}, {"command": ["c"]}, {"command": ["c"]}),

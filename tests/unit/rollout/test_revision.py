@@ -33,6 +33,7 @@ def test_a_revision_never_changes_by_itself() -> None:
             ("spec.speculation.maxTokens",),
         ),
         ({}, STATIC, ("spec.speculation.tuning.mode",)),
+        (STATIC, {}, ("spec.speculation.tuning.mode",)),
         (STATIC, STATIC | {"speculation.tokens": 4}, ("spec.speculation.tokens",)),
         (UNKNOWN, UNKNOWN | {"speculation.tokens": 4}, ("spec.speculation.tokens",)),
         (UNKNOWN, UNKNOWN | {"engine.version": "0.32.0"}, ("spec.engine.version",)),
