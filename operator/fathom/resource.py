@@ -131,7 +131,7 @@ def unwatched_since(status: SpeculativeDeploymentStatus, now_s: float) -> str:
 
     Also empty where its operator is too old to say.
     """
-    last = status.last_reconcile_time
+    last = status.last_reconcile_time or ""
     at_s = unix_seconds(last)
     return last if at_s is not None and now_s - at_s > UNWATCHED_S else ""
 

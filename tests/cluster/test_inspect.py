@@ -109,7 +109,9 @@ async def test_one_is_paused_looked_at_and_resumed(
     assert paused[0] == 0, paused
     assert found["metadata"]["annotations"]["fathom.dev/paused"] == "incident 42"
     assert status[0] == 1
-    assert status[1].startswith(f"{namespace.name}/{name} is not known to be well.")
+    assert status[1].startswith(
+        f"{namespace.name}/{name} is not known to be well: No operator has reported"
+    )
     assert resumed == (0, f"{namespace.name}/{name} continues where it was.\n", "")
     assert again[0] == 2
     assert "is not paused by annotation" in again[2]

@@ -41,7 +41,7 @@ SAYS: Final = {
     "get sd": r"kimi-k2 +0/2 +PodUnschedulable +3 ",
     "describe sd": r"(?s)Reason: +PodUnschedulable.*Type: +Tuning.*Events:",
     "create secret": "secret/hf-token created",
-    "fathom status": "(?s)llm/kimi-k2 is not well.*0/2 ready",
+    "fathom status": "(?s)^llm/kimi-k2 is not well: PodUnschedulable: pod .*0/2 ready",
     "fathom report": "Written: kimi-k2.html",
     "delete sd": r'"kimi-k2" deleted',
 }

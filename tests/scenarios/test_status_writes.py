@@ -15,6 +15,7 @@ from fathom.runtime.loop import RESYNC_S
 from fathom.times import rfc3339, unix_seconds
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from support.loop_harness import LoopHarness, holding
+from support.surfaces import Surfaces
 
 LONGEST_MESSAGE = 32_768
 """Length of a message of a condition of Kubernetes' own."""
@@ -148,6 +149,26 @@ async def test_at_rest_one_write_in_ten_minutes_says_that_somebody_watches(
         assert watched_s(harness) <= WATCHED_S + RESYNC_S
     assert [each.verb for each in harness.kube.writes] == ["status"] * 6
     assert harness.kube.news == []
+
+
+async def test_that_the_operator_is_gone_is_told_within_25_minutes_by_all(
+    harness: LoopHarness,
+) -> None:
+    last_s = harness.clock.at_s
+    soon = Surfaces.of(harness.resource, last_s + 1490)
+    late = Surfaces.of(harness.resource, last_s + 1500)
+
+    assert (soon.status, soon.exit_code) == ("llm/kimi is well.", 0)
+    assert (soon.top, soon.page) == ((), "")
+    assert soon.pause.startswith("llm/kimi is paused: ")
+    since = harness.status["lastReconcileTime"]
+    assert late.status.startswith(
+        f"llm/kimi is not known to be well: No operator has watched it since {since}"
+    )
+    assert late.exit_code == 1
+    assert late.top == (f"Unwatched since {since}",)
+    assert late.page.startswith(f"Unwatched: No operator has watched it since {since}")
+    assert f"no operator has watched since {since}" in late.pause
 
 
 @pytest.mark.parametrize(("away_s", "writes"), [(300.0, 0), (WATCHED_S, 1)])

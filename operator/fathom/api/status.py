@@ -290,7 +290,9 @@ class SpeculativeDeploymentStatus(ApiModel):
     left_out: tuple[str, ...] = ()
     """Optional objects that are not made, each with the reason and what follows from it."""
     quality: QualityStatus | None = None
-    last_reconcile_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] = ""
+    last_reconcile_time: Annotated[str | None, Field(json_schema_extra={"format": "date-time"})] = (
+        None
+    )
     """When an operator last reconciled it: written with whatever else is, and by itself every ten
     minutes. Older than 25 minutes: no operator watches, and all the rest is from then."""
 

@@ -70,7 +70,7 @@ class Said:
         """
         if self.written is not None and not (self.kept and self.kept.last_reconcile_time):
             return NEVER_S
-        at_s = unix_seconds(live.last_reconcile_time) if live else None
+        at_s = unix_seconds((live and live.last_reconcile_time) or "")
         if at_s is not None and not is_over(at_s, WATCHED_S, now_s):
             return at_s + WATCHED_S - now_s
         return self.refused.left_s(now_s) if self.refused else 0.0

@@ -123,7 +123,7 @@ def _but_readiness(status: SpeculativeDeploymentStatus) -> SpeculativeDeployment
             "reason": "",
             "conditions": (),
             "depth": status.depth.model_copy(update={"applied_replicas": 0}),
-            "last_reconcile_time": "",
+            "last_reconcile_time": None,
         }
     )
 
@@ -138,7 +138,7 @@ def _without_blanks(value: JsonValue) -> JsonValue:
 
 def _said(status: SpeculativeDeploymentStatus) -> SpeculativeDeploymentStatus:
     conditions = tuple(sorted(status.conditions, key=lambda each: each.type))
-    return status.model_copy(update={"conditions": conditions, "last_reconcile_time": ""})
+    return status.model_copy(update={"conditions": conditions, "last_reconcile_time": None})
 
 
 def essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:

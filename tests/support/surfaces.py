@@ -1,0 +1,64 @@
+"""What people see first of a resource: in `fathom status`, in `kubectl get`, on the page."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, Self
+
+from rich.console import Console
+
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.cli.cluster import Reported
+from fathom.cli.rollout import paused_in_words
+from fathom.cli.status import status_view, wellness_of
+from fathom.cluster.kinds import ObjectKey
+from fathom.cluster.manifest import Meta
+from fathom.cluster.snapshot import status_in
+from fathom.page.resource_view import resource_view
+from fathom.page.subject import Subject
+from fathom.resource import known_part, parse, standing
+from fathom.tuning.learned_state import TuningState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surfaces:
+    """The first words of each."""
+
+    status: str
+    exit_code: int
+    get: str
+    """REASON."""
+    top: tuple[str, ...]
+    """ALARMS."""
+    page: str
+    """The first alarm; empty: there is none."""
+    pause: str
+
+    @classmethod
+    def of(cls, resource: Mapping[str, Any], now_s: float) -> Self:
+        """As they are at a moment (Unix seconds)."""
+        meta = Meta.model_validate(resource["metadata"])
+        key = ObjectKey(meta.namespace, meta.name)
+        status = status_in(resource) or SpeculativeDeploymentStatus()
+        reported = Reported(meta, status)
+        wellness = wellness_of(reported, now_s)
+        text = Console(file=StringIO(), width=10_000, color_system=None)
+        text.print(status_view(key, reported, wellness))
+        assert isinstance(text.file, StringIO)
+        subject = Subject(
+            key=key,
+            resource=parse(known_part(resource).known),
+            status=status,
+            document=None,
+            state=TuningState(),
+            history=None,
+        )
+        alarms = [f"{each.name}: {each.value}" for each in resource_view(subject, now_s).alarms]
+        return cls(
+            status=text.file.getvalue().splitlines()[0].rstrip(),
+            exit_code=0 if wellness.is_well else 1,
+            get=status.reason,
+            top=standing(status, now_s),
+            page=alarms[0] if alarms else "",
+            pause=paused_in_words(key, reported, now_s),
+        )
