@@ -620,6 +620,15 @@ SERVING: Final[Mapping[str, Odd]] = {
         refused=".spec.containers: no port of the container vllm is called 'http', which a probe "
         "or hook asks: write the port's number.",
     ),
+    "a probe over TLS": Odd(
+        engine(livenessProbe={"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTPS"}}),
+        refused=f"{AT}.livenessProbe: the engine speaks plain HTTP at port 8000: leave scheme out.",
+    ),
+    "a probe by gRPC": Odd(
+        engine(readinessProbe={"httpGet": None, "grpc": {"port": 8000}}),
+        refused=f"{AT}.readinessProbe: the engine speaks HTTP at port 8000: ask /health there by "
+        "httpGet.",
+    ),
     "a probe by its port's new name": Odd(
         engine(
             ports=[{"containerPort": 8000, "name": "metrics"}],

@@ -26,6 +26,7 @@ from fathom.engine.graph_sizes import sets_graphs
 from fathom.engine.profile import EngineProfile
 from fathom.resource import SpeculativeDeployment, parse
 from fathom.rollout.replicas import arm_of
+from fathom.validation.argument_checks import asynchronous_method, lora_budget
 from fathom.validation.candidate import candidate_of
 from fathom.validation.engine_checks import capabilities
 from fathom_vllm.bundle import SCHEDULER_CLASS
@@ -163,6 +164,33 @@ BESIDE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """What a user may ask for beside adaptive verification."""
 ADAPTIVE_AND_LIVE = "adaptive verification with a depth schedule"
 DATA_PARALLEL = "live depth with several data-parallel engines"
+AT_START: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "LoRA without tokens for all drafts": {
+            "engine.args": ["--enable-lora", "--max-num-seqs=64", "--max-num-batched-tokens=511"]
+        },
+        "LoRA with them": {
+            "engine.args": ["--enable-lora", "--max-num-seqs=64", "--max-num-batched-tokens=512"]
+        },
+        "LoRA at a static depth": {
+            "engine.args": ["--enable-lora", "--max-num-seqs=64", "--max-num-batched-tokens=511"],
+            **STATIC,
+        },
+        "asynchronous n-grams": {
+            "draft.method": "ngram",
+            "draft.id": None,
+            "engine.args": ["--async-scheduling"],
+            **STATIC,
+        },
+        "asynchronous, unpadded": {
+            "draft.options": {"disable_padded_drafter_batch": "true"},
+            "engine.args": ["--async-scheduling"],
+            **STATIC,
+        },
+        "asynchronous EAGLE": {"engine.args": ["--async-scheduling"], **STATIC},
+    }
+)
+"""Arguments that vLLM takes one by one, and refuses together."""
 PREFILL, DECODE = "llama-3.3-70b-prefill-h100", "llama-3.3-70b-decode-h100"
 TRANSFER = '--kv-transfer-config={"kv_connector": "NixlConnector", "kv_role": "kv_producer"}'
 LIKE_PREFILL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -230,6 +258,10 @@ def beside(name: str, release: str = NEWEST_KNOWN) -> SpeculativeDeployment:
     return resource({"engine.version": str(known_as(release)), **sample.changes})
 
 
+def at_start(name: str, release: str) -> SpeculativeDeployment:
+    return resource({"engine.version": str(known_as(release)), **AT_START[name]})
+
+
 def with_schedule(args: Sequence[str]) -> list[str]:
     """The same engine with a depth for each batch."""
     at = args.index("--speculative-config") + 1
@@ -252,6 +284,7 @@ def commands(release: str) -> dict[str, list[str]]:
             name: list(engine_args(golden(PREFILL, release, changes).engine))
             for name, changes in PREFILLS.items()
         },
+        **{name: list(engine_args(at_start(name, release).engine)) for name in AT_START},
         # Last: see the last of them.
         **{name: list(engine_args(beside(name).engine)) for name in BESIDE},
     }
@@ -362,6 +395,15 @@ def test_what_vllm_refuses_beside_adaptive_verification_is_refused(
     if not LIVE_DEPTH.in_version(known_as(release)):
         return  # an earlier one refuses some of it only when it starts
     problems = list(capabilities(candidate_of(beside(name, release), {})))
+    assert (answers[name].refused_by is not None) == bool(problems), answers[name].error
+
+
+@pytest.mark.parametrize("name", AT_START)
+def test_what_vllm_refuses_of_arguments_together_is_refused(
+    release: str, name: str, answers: Mapping[str, Answer]
+) -> None:
+    asked = candidate_of(at_start(name, release), {})
+    problems = [*lora_budget(asked), *asynchronous_method(asked)]
     assert (answers[name].refused_by is not None) == bool(problems), answers[name].error
 
 

@@ -220,10 +220,11 @@ def _model(named: str, facts: ModelFacts) -> str:
 
 def _memory(given: PreflightInput) -> str:
     estimate = memory_estimate(given)
-    accelerator = given.spec.node_pool.accelerator
+    accelerator, draft = given.spec.node_pool.accelerator, given.spec.draft
+    with_target = draft.method.takes_no_draft or not draft.id
     parts = [
         f"target {_gib(estimate.target_bytes)}",
-        f"draft {_gib(estimate.draft_bytes)}",
+        "draft in the target's files" if with_target else f"draft {_gib(estimate.draft_bytes)}",
         f"KV cache of drafts {_gib(estimate.lookahead_bytes)}",
         *([f"CUDA graphs about {_gib(estimate.graphs_bytes)}"] if estimate.graphs_bytes else []),
         f"{accelerator} has {_gib(estimate.memory_bytes)}",

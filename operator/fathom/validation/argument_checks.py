@@ -32,6 +32,7 @@ from fathom.engine.depth import BUDGET_SHARE
 from fathom.engine.flags import FLAGS, Flag
 from fathom.text import counted
 from fathom.validation.candidate import Candidate
+from fathom.validation.start_checks import was_read
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 
 TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")
@@ -255,6 +256,54 @@ def token_budget_warnings(candidate: Candidate) -> Iterator[Problem]:
             f"{holds} a request with k drafts takes k + 1 of them. Fathom leaves half of them to "
             f"prompts, so that of batches up to {most} {', '.join(used)}: raise it to {enough} to "
             "have all of them at every batch.",
+        )
+
+
+def lora_budget(candidate: Candidate) -> Iterator[Problem]:
+    """The tokens of a step where adapters are on: vLLM wants them for all drafts of all requests.
+
+    Source: the end of `create_engine_config` in vllm/engine/arg_utils.py. What it takes for a
+    budget that nobody states depends on the GPU, and is not judged.
+    """
+    spec, engine = candidate.spec, candidate.engine
+    budget, most = engine.start.token_budget, engine.max_num_seqs
+    needed = most * (engine.deepest + 1)
+    stated = engine.arguments.beginning("--enable-lora", "--no-enable-lora")
+    adapters = [each.name for each in stated if each.name.endswith("enable-lora")]
+    on = bool(adapters) and not adapters[-1].startswith("--no-")
+    if not on or not spec.drafts or budget is None or not was_read(engine.version):
+        return
+    if budget >= needed:
+        return
+    fits = budget // most - 1
+    lower = (
+        f", or speculation.maxTokens to {fits}"
+        if engine.live and fits >= spec.speculation.tokens
+        else ""
+    )
+    yield Problem(
+        field="spec.engine.args",
+        message=f"with --enable-lora vLLM stops at start where a step does not hold the drafts of "
+        f"all requests: {most} requests with up to {engine.deepest} take {needed} tokens, and "
+        f"{_OPTION} is {budget}: set it to {needed}{lower}.",
+    )
+
+
+def asynchronous_method(candidate: Candidate) -> Iterator[Problem]:
+    """Asynchronous scheduling that is asked for, and that the method cannot have.
+
+    Source: `__post_init__` in vllm/config/vllm.py, which raises where it is stated and turns it off
+    where it is not.
+    """
+    engine = candidate.engine
+    stated = engine.arguments.beginning("--async-s", "--no-async-s")
+    if not candidate.spec.drafts or not stated or stated[-1].name.startswith("--no-"):
+        return
+    if was_read(engine.version) and (why := engine.start.synchronous):
+        yield Problem(
+            field=f"spec.engine.args[{stated[-1].index}]",
+            message=f"vLLM stops at start: {why} excludes {stated[-1].spelling}. Remove it, and "
+            "vLLM schedules each step by itself.",
         )
 
 

@@ -163,6 +163,24 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="This release reads the variables that begin with VLLM_, and as they are written.",
             source="vllm/envs.py: make known-names",
         ),
+        _of_releases(
+            id="lora-budget",
+            check=argument_checks.lora_budget,
+            says="With LoRA a step holds the drafts of all requests.",
+            source="create_engine_config in vllm/engine/arg_utils.py",
+        ),
+        _of_releases(
+            id="asynchronous-method",
+            check=argument_checks.asynchronous_method,
+            says="The method can have the asynchronous scheduling that is asked for.",
+            source="vllm/config/vllm.py",
+        ),
+        _of_releases(
+            id="registered-memory",
+            check=kv_transfer_checks.remapped_memory,
+            says="No allocator moves memory that a KV connector has registered.",
+            source="vllm/config/vllm.py",
+        ),
         Rule(
             id="variables-of-fields",
             check=start_checks.variables_of_fields,

@@ -26,8 +26,12 @@ from fathom.engine.profile import EngineProfile
 from fathom.manifests.template_parts import Part, by, part, parts
 from fathom.validation.candidate import Candidate
 from fathom.validation.merged_template import merged_template
+from fathom.validation.start_checks import engine_variables, was_read
 
 _OPTION: Final = "--kv-transfer-config"
+_OFFLOADING: Final = "--kv-offloading-size"
+_ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
+_REMAPS: Final = "expandable_segments:True"
 _SIDE_CHANNEL: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 _FULL_FOR_ONE_LENGTH: Final = frozenset({GraphMode.FULL_AND_PIECEWISE, GraphMode.FULL_DECODE_ONLY})
 """Modes whose full graphs take requests of one length only, but for adaptive verification."""
@@ -76,6 +80,26 @@ def kv_transfer_warnings(candidate: Candidate) -> Iterator[Problem]:
             'the pod that has it, fails: with "kv_load_failure_policy": "recompute" in '
             f"{_OPTION} the engine reads the prompt itself instead.",
         )
+
+
+def remapped_memory(candidate: Candidate) -> Iterator[Problem]:
+    """An allocator of PyTorch that moves the memory which a connector has registered.
+
+    Source: `_verify_kv_transfer_compat` in vllm/config/vllm.py, which asks the variable, and
+    exempts what allocates by CuMem.
+    """
+    arguments = candidate.engine.arguments
+    connects = arguments.object(_OPTION).get("kv_connector") or arguments.beginning(_OFFLOADING)
+    exempt = arguments.beginning("--enable-sleep-mode", "--enable-cumem-allocator")
+    if not connects or exempt or not was_read(candidate.engine.version):
+        return
+    for each in engine_variables(candidate):
+        if each.name == _ALLOCATOR and _REMAPS in (each.value or ""):
+            yield Problem(
+                field=each.path,
+                message=f"vLLM stops at start where its KV cache is handed on and {each.name} has "
+                f"{_REMAPS}, for that moves memory which the connector has registered: remove it.",
+            )
 
 
 def _another_depth(candidate: Candidate) -> Iterator[Problem]:

@@ -254,11 +254,31 @@ def unheard_probes(template: MergedTemplate, *, certainly: bool) -> Iterator[tup
         for how in ("httpGet", "tcpSocket", "grpc"):
             asked = part(engine, probe, how)
             port = asked.get("port")
+            if certainly and (sentence := _unanswered(template, how, asked)):
+                yield probe, sentence
+                continue
             if not isinstance(port, int) or port in stated or asked.get("host"):
                 continue
             if certainly is (how == "httpGet" and not others):
                 sentence = f"nothing is known to listen at port {port}: {advice}, or state the port"
                 yield probe, f"{sentence} in ports if something does."
+
+
+def _unanswered(template: MergedTemplate, how: str, asked: Part) -> str:
+    """Why the engine cannot answer a probe at its own port; empty: it may.
+
+    It serves plain HTTP there: Fathom keeps --ssl-* for itself.
+    """
+    names_of_port = {port.get("name") for port in parts(template.built_engine, "ports")}
+    ours = asked.get("port") == HTTP_PORT or asked.get("port") in names_of_port - {None}
+    replaced = template.engine.get("command") != template.built_engine.get("command")
+    if not ours or replaced or asked.get("host") or template.role is not Role.LEADER:
+        return ""
+    if how == "grpc":
+        return f"the engine speaks HTTP at port {HTTP_PORT}: ask /health there by httpGet."
+    if how == "httpGet" and asked.get("scheme") == "HTTPS":
+        return f"the engine speaks plain HTTP at port {HTTP_PORT}: leave scheme out."
+    return ""
 
 
 def _engine(template: Part) -> Part:

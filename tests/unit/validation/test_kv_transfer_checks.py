@@ -277,3 +277,32 @@ def test_both_halves_of_a_hybrid_target_need_one_depth() -> None:
 def test_other_targets_and_connectors_are_not_concerned() -> None:
     assert found(NIXL, **{"engine.env": [HOST]}) == []
     assert found({"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}, **STATES) == []
+
+
+ALLOCATOR = {"name": "PYTORCH_CUDA_ALLOC_CONF", "value": "expandable_segments:True"}
+HANDED_ON = (f"--kv-transfer-config={json.dumps(NIXL)}", "--kv-offloading-size=100")
+
+
+def refused(args: tuple[str, ...], value: str = ALLOCATOR["value"]) -> list[str]:
+    changes = {
+        "engine.image": "vllm/vllm-openai:v0.32.0",
+        "engine.args": list(args),
+        "engine.env": [HOST, {**ALLOCATOR, "value": value}],
+    }
+    return [str(each) for each in errors(resource(changes))]
+
+
+@pytest.mark.parametrize("option", HANDED_ON)
+def test_memory_that_is_handed_on_must_not_move(option: str) -> None:
+    (refusal,) = refused((option,))
+    assert refusal == (
+        "spec.engine.env[1]: vLLM stops at start where its KV cache is handed on and "
+        "PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True, for that moves memory which the "
+        "connector has registered: remove it."
+    )
+    assert refused((option, "--enable-sleep-mode")) == []
+    assert refused((option,), "max_split_size_mb:64") == []
+
+
+def test_memory_that_nobody_else_reads_may_move() -> None:
+    assert refused(()) == []

@@ -131,3 +131,70 @@ def test_both_are_told_where_both_hold() -> None:
 
     assert "at speculation.tokens (3)" in own
     assert "depth 7 is used up to 32" in deeper
+
+
+LORA = ("--enable-lora", "--max-num-seqs=64")
+
+
+def refusals(*args: str, **changes: Any) -> list[str]:
+    image = {"engine.image": "vllm/vllm-openai:v0.32.0"}
+    return [str(each) for each in errors(resource({**image, "engine.args": list(args), **changes}))]
+
+
+def test_with_adapters_a_step_holds_the_drafts_of_all_requests() -> None:
+    """Depth 7 is Fathom's own, so that an engine which starts alone would not start with it."""
+    (refusal,) = refusals(*LORA, "--max-num-batched-tokens=511", **{"speculation.tokens": 3})
+    assert refusal == (
+        "spec.engine.args: with --enable-lora vLLM stops at start where a step does not hold the "
+        "drafts of all requests: 64 requests with up to 7 take 512 tokens, and "
+        "--max-num-batched-tokens is 511: set it to 512, or speculation.maxTokens to 6."
+    )
+    (refusal,) = refusals(*LORA, "--max-num-batched-tokens=255", **{"speculation.tokens": 3})
+    assert refusal.endswith("is 255: set it to 512.")
+
+
+@pytest.mark.parametrize(
+    ("args", "changes"),
+    [
+        ((*LORA, "--max-num-batched-tokens=512"), {}),
+        ((*LORA, "--max-num-batched-tokens=256"), {"speculation.maxTokens": 3}),
+        ((*LORA, "--max-num-batched-tokens=256"), {"speculation.tuning.mode": "Static"}),
+        ((*LORA, "--max-num-batched-tokens=64"), {"speculation.drafting": "Disabled"}),
+        ((*LORA, "--no-enable-lora", "--max-num-batched-tokens=256"), {}),
+        (("--max-num-seqs=64", "--max-num-batched-tokens=256"), {}),
+        # What vLLM takes where nobody says it depends on the GPU.
+        (LORA, {}),
+    ],
+)
+def test_what_holds_them_is_taken(args: tuple[str, ...], changes: dict[str, Any]) -> None:
+    assert refusals(*args, **{"speculation.tokens": 3, **changes}) == []
+
+
+NGRAM = {"draft.method": "ngram", "draft.id": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (NGRAM, "method ngram"),
+        (
+            {"draft.options": {"disable_padded_drafter_batch": "true"}},
+            "spec.draft.options.disable_padded_drafter_batch",
+        ),
+    ],
+)
+def test_asynchronous_scheduling_that_a_method_cannot_have_is_refused(
+    changes: dict[str, Any], why: str
+) -> None:
+    (refusal,) = refusals("--async-scheduling", **changes)
+    assert refusal == (
+        f"spec.engine.args[0]: vLLM stops at start: {why} excludes --async-scheduling. Remove it, "
+        "and vLLM schedules each step by itself."
+    )
+    assert refusals("--async-scheduling", "--no-async-scheduling", **changes) == []
+    assert refusals(**changes) == []
+
+
+@pytest.mark.parametrize("method", ["eagle3", "eagle", "dflash", "draft_model"])
+def test_a_method_that_can_have_it_is_taken(method: str) -> None:
+    assert refusals("--async-scheduling", **{"draft.method": method}) == []
