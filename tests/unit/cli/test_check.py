@@ -286,6 +286,7 @@ def test_says_what_depth_costs_a_hybrid_target(tmp_path: Path) -> None:
 
     assert "Live: one of 1, 2, starting at 2. Depth cannot rise above 2: " in said
     assert "space for depth 7 takes 8 states a request, for depth 2 only 3" in said
+    assert "draft in the target's files, " in said
     deeper = check(tmp_path, spec | {"speculation": {"tokens": 2, "maxTokens": 7}}).stdout
     assert "warning [hybrid-states] spec.speculation.maxTokens: " in deeper
 
