@@ -1,7 +1,7 @@
 """The plugin as files for a ConfigMap. Runs in the operator; imports nothing but the stdlib."""
 
 from fathom_vllm import __version__
-from fathom_vllm.content import content_hash, package_files
+from fathom_vllm.plugin_version import content_hash, package_files
 
 STAT_LOGGER_GROUP = "vllm.stat_logger_plugins"
 STAT_LOGGER_NAME = "fathom"

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fathom_vllm.counters import CountersWriter
-from fathom_vllm.environment import DEFAULT_DEPTH_FILE, DEPTH_FILE, POD_NAME
-from fathom_vllm.schedule import (
+from fathom_vllm.depth_document import (
     DepthDocumentError,
     PodDepths,
     depth_table,
     parse_depth_document,
     schedule_hash,
 )
+from fathom_vllm.environment import DEFAULT_DEPTH_FILE, DEPTH_FILE, POD_NAME
 
 MAX_DOCUMENT_BYTES = 1 << 20
 """A ConfigMap holds no more."""

@@ -11,10 +11,10 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import REGISTRY, Collector
 
 from fathom_vllm import __version__
-from fathom_vllm.content import content_hash, package_files
 from fathom_vllm.counters import MIXED, STEP_KINDS, counters_path
 from fathom_vllm.counts import Counts, read_counts
 from fathom_vllm.environment import POD_NAME, POD_UID
+from fathom_vllm.plugin_version import content_hash, package_files
 
 log = logging.getLogger("vllm.fathom")
 

@@ -24,8 +24,8 @@ from benchmarks.gpu.records import DIRECTORY_VARIABLE, read_steps
 from benchmarks.hook.schedulers import BusyScheduler, Stand
 from fathom_vllm.bundle import bundle_files
 from fathom_vllm.counts import Counts, read_counts
+from fathom_vllm.depth_document import depth_table
 from fathom_vllm.engine_report import device_name, engine_report
-from fathom_vllm.schedule import depth_table
 from fathom_vllm.scheduler import LiveDepthScheduler
 
 BATCH = 4

@@ -10,7 +10,7 @@ from typing import Any, Final
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.rollout.canary_health import UNWATCHED_SHARE
-from fathom.rollout.verdict import LONGEST_BAKE
+from fathom.rollout.canary_verdict import LONGEST_BAKE
 from storms.cluster import BAD_IMAGES, DEAF_IMAGE, FAILING_IMAGE, SLOWER_IMAGE, Cluster
 from storms.invariants import BrokenError
 from storms.server import Audit, Objects

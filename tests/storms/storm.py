@@ -29,7 +29,7 @@ from fathom.cluster.kinds import (
     Kind,
 )
 from fathom.reconcile.last_status import WATCHED_S
-from fathom.rollout.verdict import LONGEST_BAKE
+from fathom.rollout.canary_verdict import LONGEST_BAKE
 from fathom.runtime.loop import RESYNC_S
 from fathom.runtime.options import without_secrets
 from manifest_samples import manifest

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fathom_vllm import buckets as counted
-from fathom_vllm.schedule import LAST_GENERATION, schedule_hash
+from fathom_vllm.depth_document import LAST_GENERATION, schedule_hash
 
 BUDGET_SHARE: Final = 0.5
 """Most of the tokens that a step may hold, for all requests' drafts and the token after them: no

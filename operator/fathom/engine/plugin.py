@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fathom import __version__
 from fathom_vllm.bundle import bundle_files
-from fathom_vllm.content import content_hash
+from fathom_vllm.plugin_version import content_hash
 
 
 @dataclass(frozen=True, slots=True)

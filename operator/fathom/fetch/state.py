@@ -24,7 +24,7 @@ from fathom.model_facts import ModelRef
 from fathom.resource import SpeculativeDeployment
 from fathom_fetch.bundle import fetch_files
 from fathom_fetch.metrics import BYTES, COMMIT, DRAFT, MODEL
-from fathom_vllm.content import content_hash
+from fathom_vllm.plugin_version import content_hash
 
 COMPONENT: Final = "fetch"
 CONTAINER: Final = "fetch"

@@ -15,7 +15,7 @@ from fathom.reconcile.holding import Hold, started_as
 from fathom.reconcile.renderings import Offer
 from fathom.reconcile.variant import Arm
 from fathom.resource import SpeculativeDeployment
-from fathom.rollout.evidence import CanaryWindows
+from fathom.rollout.canary_evidence import CanaryWindows
 from fathom.rollout.revision import revision_of
 from fathom.rollout.rollout import Rollout, Stage
 

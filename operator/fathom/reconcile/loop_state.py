@@ -30,7 +30,7 @@ from fathom.reconcile.last_status import Said
 from fathom.reconcile.renderings import AsRendered, Renderings
 from fathom.reconcile.specs import newest_of
 from fathom.reconcile.write_retries import ApplyGuard
-from fathom.rollout.evidence import CanaryWindows
+from fathom.rollout.canary_evidence import CanaryWindows
 from fathom.rollout.rollout import Rollout, Stage, named_reason
 from fathom.times import unix_seconds
 from fathom.tuning.gains import Gained

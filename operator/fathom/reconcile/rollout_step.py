@@ -26,7 +26,7 @@ from fathom.reconcile.renderings import Renderings
 from fathom.reconcile.specs import earlier_spec
 from fathom.reconcile.variant import wanted_arm
 from fathom.resource import SpeculativeDeployment
-from fathom.rollout.evidence import CanaryWindows, window_length_s
+from fathom.rollout.canary_evidence import CanaryWindows, window_length_s
 from fathom.rollout.input import CanaryWindow, RolloutInput, RolloutSettings
 from fathom.rollout.progress import what_blocks
 from fathom.rollout.rollout import Rollout, Stage

@@ -7,10 +7,17 @@ from fathom.api.conditions import Reason
 from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.rollout.canary_health import canary_pod, failure_of, seen_obeying, watched_on
+from fathom.rollout.canary_verdict import (
+    LONGEST_BAKE,
+    Answer,
+    fails,
+    so_far,
+    verdict_alone,
+    verdict_on,
+)
 from fathom.rollout.comparison import HAS, comparison_of
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
-from fathom.rollout.verdict import LONGEST_BAKE, Answer, fails, so_far, verdict_alone, verdict_on
 from fathom.text import counted
 
 WARM_UP_S: Final = 120.0

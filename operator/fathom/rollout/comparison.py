@@ -11,8 +11,8 @@ from typing import Final
 
 from fathom.api.choices import Compares
 from fathom.api.status import Compared
-from fathom.rollout.evidence import CanaryEvidence
-from fathom.rollout.verdict import (
+from fathom.rollout.canary_evidence import CanaryEvidence
+from fathom.rollout.canary_verdict import (
     EARLY_Z,
     END_Z,
     LEAST_WINDOWS,

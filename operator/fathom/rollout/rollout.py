@@ -15,8 +15,8 @@ from fathom.api.bounded_json import UnreadableJsonError, parsed_json
 from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.api.newer_release import read_known
+from fathom.rollout.canary_evidence import CanaryEvidence
 from fathom.rollout.comparison import ArmComparison
-from fathom.rollout.evidence import CanaryEvidence
 from fathom.times import UnixSeconds
 
 

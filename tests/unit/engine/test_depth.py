@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fathom.engine.depth import DepthDocument, DepthRange, same_depths
-from fathom_vllm.schedule import parse_depth_document
+from fathom_vllm.depth_document import parse_depth_document
 
 
 def read(generation: object) -> DepthDocument | None:

@@ -124,7 +124,9 @@ def test_every_metric_is_explained() -> None:
 
 def test_every_reason_to_give_up_a_canary_stands_beside_what_is_measured() -> None:
     rollout = REPOSITORY / "operator" / "fathom" / "rollout"
-    sources = "".join((rollout / f"{each}.py").read_text() for each in ("verdict", "canary_health"))
+    sources = "".join(
+        (rollout / f"{each}.py").read_text() for each in ("canary_verdict", "canary_health")
+    )
     given = set(re.findall(r"\bReason\.(\w+)", sources)) - {"CANARY_AS_GOOD", "CANARY_BAKING"}
     named = set(re.findall(r"`(\w+)`", (DOCS / "rollouts.md").read_text()))
     missing = {Reason[each].value for each in given} - named

@@ -1,7 +1,7 @@
 """Windows of the same minute for both sides."""
 
 from fathom.measurement.counters import EngineCounts, PodCounters
-from fathom.rollout.evidence import CanaryWindows, window_length_s
+from fathom.rollout.canary_evidence import CanaryWindows, window_length_s
 from fathom.rollout.input import CanaryWindow
 
 

@@ -14,8 +14,8 @@ from fathom.fetch.state import Fetched
 from fathom.model_facts import ModelConfig, ModelFacts, ModelRef, Weights
 from fathom.quality.check import QualityCheck
 from fathom.reconcile.checkpoint import Checkpoint, SeenGeneration
+from fathom.rollout.canary_evidence import BakeTotals, CanaryContrast, CanaryEvidence
 from fathom.rollout.comparison import ArmComparison
-from fathom.rollout.evidence import BakeTotals, CanaryContrast, CanaryEvidence
 from fathom.rollout.refresh import PastRefresh, RefreshLog
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 

@@ -8,8 +8,8 @@ import pytest
 
 from fathom.api.choices import Compares
 from fathom.api.status import Compared
+from fathom.rollout.canary_evidence import BakeTotals, CanaryContrast, CanaryEvidence
 from fathom.rollout.comparison import ArmComparison, comparison_of
-from fathom.rollout.evidence import BakeTotals, CanaryContrast, CanaryEvidence
 
 BAKE_S = 1200.0
 NOW_S = 1_800_000_000.0

@@ -11,7 +11,7 @@ import pytest
 
 import fathom_vllm
 from fathom_vllm.bundle import SCHEDULER_CLASS, bundle_files, bundle_hash
-from fathom_vllm.content import content_hash
+from fathom_vllm.plugin_version import content_hash
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_the_entry_point_is_found_without_an_installation(directory: Path) -> No
 
 
 def test_an_unpacked_bundle_tells_the_hash_the_operator_knows(directory: Path) -> None:
-    code = "from fathom_vllm.content import *; print(content_hash(package_files()))"
+    code = "from fathom_vllm.plugin_version import *; print(content_hash(package_files()))"
     assert run(directory, code) == bundle_hash()
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from fathom_vllm.counters import CountersWriter
 from fathom_vllm.counts import Counts, read_counts
+from fathom_vllm.depth_document import PodDepths, schedule_hash
 from fathom_vllm.depth_file import Adopted, DepthFile, DepthWatch, Ready, Rejected
-from fathom_vllm.schedule import PodDepths, schedule_hash
 from support.waiting import GUARD_S
 
 STARTUP = Ready(0, (0, 3, 3))

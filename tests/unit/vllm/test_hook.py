@@ -14,9 +14,9 @@ from fathom.engine.depth_set import BASE_DEPTH, startup_schedule
 from fathom.engine.profile import profile_of
 from fathom_vllm.counters import CountersWriter
 from fathom_vllm.counts import Counts, read_counts
+from fathom_vllm.depth_document import depth_table
 from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
 from fathom_vllm.hook import FIRST_REST_SECONDS, MOST_ERRORS, WITHIN_STEPS, SchedulerHook
-from fathom_vllm.schedule import depth_table
 from manifest_samples import resource
 from support.vllm_outputs import Row, outputs_of
 from support.waiting import GUARD_S

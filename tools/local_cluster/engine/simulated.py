@@ -22,10 +22,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fathom_vllm.bundle import SCHEDULER_CLASS
+from fathom_vllm.depth_document import DepthDocumentError, depth_table, parse_depth_document
 from fathom_vllm.engine_report import LABELS
 from fathom_vllm.exposition import FathomCollector
 from fathom_vllm.hook import SchedulerHook
-from fathom_vllm.schedule import DepthDocumentError, depth_table, parse_depth_document
 from local_cluster.engine.language import UNKNOWN, vocabulary
 from local_cluster.engine.plant import Plant
 from local_cluster.engine.simulated_core import SimulatedEngine, SimulatedRequest

@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.scale.played.engine_page import Sums, vllm_part
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 from fathom_vllm.counters import MIXED, STEP_KINDS
-from fathom_vllm.schedule import (
+from fathom_vllm.depth_document import (
     DepthDocumentError,
     depth_table,
     parse_depth_document,

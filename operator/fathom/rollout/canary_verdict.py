@@ -12,7 +12,7 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.measurement.counters import Histogram
-from fathom.rollout.evidence import (
+from fathom.rollout.canary_evidence import (
     SLOWEST_SHARE,
     CanaryContrast,
     CanaryEvidence,

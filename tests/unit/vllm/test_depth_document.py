@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fathom_vllm.schedule import DepthDocumentError, depth_table, parse_depth_document
+from fathom_vllm.depth_document import DepthDocumentError, depth_table, parse_depth_document
 
 MAX_DEPTH = 7
 

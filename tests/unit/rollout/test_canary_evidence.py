@@ -7,7 +7,7 @@ import pytest
 
 from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
 from fathom.measurement.deltas import PodDelta
-from fathom.rollout.evidence import (
+from fathom.rollout.canary_evidence import (
     BATCH_COST,
     CanaryContrast,
     CanaryEvidence,

@@ -8,8 +8,8 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.measurement.counters import Histogram
-from fathom.rollout.evidence import BakeTotals, CanaryContrast, CanaryEvidence, slow_share
-from fathom.rollout.verdict import Answer, Verdict, verdict_alone, verdict_on
+from fathom.rollout.canary_evidence import BakeTotals, CanaryContrast, CanaryEvidence, slow_share
+from fathom.rollout.canary_verdict import Answer, Verdict, verdict_alone, verdict_on
 
 BAKE_S = 1200.0
 
