@@ -284,7 +284,8 @@ def lora_budget(candidate: Candidate) -> Iterator[Problem]:
     yield Problem(
         field="spec.engine.args",
         message=f"with --enable-lora vLLM stops at start where a step does not hold the drafts of "
-        f"all requests: {most} requests with up to {engine.deepest} take {needed} tokens, and "
+        f"all requests: {counted(most, 'request')} with up to {engine.deepest} take "
+        f"{counted(needed, 'token')}, and "
         f"{_OPTION} is {budget}: set it to {needed}{lower}.",
     )
 
