@@ -559,6 +559,14 @@ def test_what_was_compared_is_rolled_out_by_what_it_has_shown() -> None:
     assert told(step)[0].endswith("is the canary of its rollout: what it has shown counts.")
 
 
+def test_a_canary_that_is_to_be_compared_from_now_on_stays() -> None:
+    canary = replace(ARM, arm=False, compared=None)
+    step = next_step(canary, given(DAYS_S, pod(ready=True), compares=COMPARES))
+    assert step.rollout is not None
+    assert (step.rollout.stage, step.rollout.arm) == (Stage.CANARY, True)
+    assert told(step)[0] == "The replica of revision new stays, to be compared with the others."
+
+
 def test_one_that_was_given_up_is_tried_from_the_beginning_once_all_are_to_be_like_it() -> None:
     failed = replace(ARM, stage=Stage.ROLLED_BACK, reason=Reason.CANARY_CRASHED)
     assert after(failed, given(compares=COMPARES)) == failed

@@ -374,7 +374,7 @@ def test_surplus_pods_that_drain_are_progress() -> None:
 
 
 def test_surplus_pods_that_still_serve_are_no_replicas_that_start() -> None:
-    found = plan(deployment("new", 2), *(pod(name, "new") for name in "abc"))
+    found = plan(deployment("new", 3), *(pod(name, "new") for name in "abc"))
     assert found.progress.message == "1 surplus replica is draining."
 
 
