@@ -99,6 +99,14 @@ def test_a_look_that_fails_is_counted_told_once_and_was_no_look(
     assert watched.counts.looked_at_s == 60
 
 
+def test_a_first_look_that_fails_is_told(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.file.answers = [OSError("gone")]
+    watched.watch.look()
+    assert len(caplog.records) == 1
+
+
 def test_the_thread_looks_again_and_again_and_is_no_reason_to_stay(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:

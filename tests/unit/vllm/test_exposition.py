@@ -72,6 +72,8 @@ def test_before_an_engine_there_is_no_live_depth_and_no_generation(pod: Pod) -> 
     assert pod.value("fathom_live_depth") == 0
     labels = {"version": "0.1.0", "content": bundle_hash(), "pod_name": "kimi-0", "pod_uid": "9f1c"}
     assert pod.value("fathom_plugin_info", **labels) == 1
+    (engine,) = (each for each in pod.registry.collect() if each.name == "fathom_engine_info")
+    assert [sample.value for sample in engine.samples] == [1]
 
 
 def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> None:
@@ -223,3 +225,16 @@ def test_depth_is_not_live_while_nobody_looks_at_the_file(
 def test_an_unreadable_file_never_breaks_the_scrape(pod: Pod) -> None:
     Path(pod.counters_path).mkdir()
     assert pod.value("fathom_live_depth") == 0
+
+
+def test_what_cannot_be_shown_is_logged_once(
+    pod: Pod, writer: CountersWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> float:
+        raise OSError("no clock")
+
+    writer.set_live(live=True)
+    collector = FathomCollector({"FATHOM_COUNTERS_FILE": pod.counters_path}, clock=broken)
+    for _ in range(3):
+        assert [*collector.collect()] == []
+    assert caplog.text.count("the counters cannot be shown") == 1

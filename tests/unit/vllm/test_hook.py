@@ -424,3 +424,17 @@ def test_each_rank_counts_into_a_file_of_its_own(tmp_path: Path) -> None:
         )
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["counters", "counters.rank1", "counters.rank2"]
+
+
+def test_it_is_seen_to_once_a_second_that_the_file_is_watched(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.start()
+    engine.step(1, 2.0)
+    asked: list[float] = []
+    monkeypatch.setattr(engine.hook.watch, "keep_looking", lambda: asked.append(engine.now))
+
+    for _ in range(9):
+        engine.step(1, 0.25)
+
+    assert asked == [103.25]
