@@ -182,6 +182,9 @@ def test_an_empty_state_says_so() -> None:
     told = explained(TuningState())
     assert told.nothing == "Nothing was measured yet: that needs traffic and readable metrics."
     assert told.nothing in shown(explanation_view(told))
+    assert told.schedule == DOCUMENT.schedule
+    fixed = explain(TuningState(), FOUR, DOCUMENT, NOW_S, live=False)
+    assert (fixed.nothing, fixed.schedule) == (told.nothing, ())
 
     assert "No depth document" in explained(document=None).nothing
 

@@ -12,7 +12,7 @@ from fathom.engine.depth import DepthDocument, flat
 from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
 from fathom.measurement.deltas import PodDelta
 from fathom.tuning.alarms import detectors
-from fathom.tuning.alarms.alarm import Alarm
+from fathom.tuning.alarms.alarm import Alarm, Watch, is_cliff
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_changes import Acceptance, PodAcceptance
 from fathom.tuning.estimate.acceptance_length import Trials
@@ -235,7 +235,10 @@ def test_a_pod_is_named_only_after_enough_drafts(drafts: float, *, named: bool) 
 
     others = (pod("pod-0", 5000.0, 0.8), pod("pod-1", 5000.0, 0.8))
     look: Any = Of(acceptance=Acceptance(pods=(*others, pod("pod-2", drafts, 0.3))))
-    assert (detectors.one_pod_differs(look) is not None) is named
+    found = detectors.one_pod_differs(look)
+    assert (found is not None) is named
+    if found is not None:
+        assert found.message == "pod-2 accepts 38% of what the other pods do."
 
 
 # Decay with age
@@ -438,7 +441,42 @@ def test_at_depth_0_it_never_pays_only_if_that_is_beyond_doubt(sd: float, *, tol
     assert (detectors.speculation_slower(look) is not None) is told
 
 
+def test_a_draft_that_pays_at_the_deepest_depth_alone_is_no_such_draft() -> None:
+    def gain(_: int, to: int, start: int) -> Gain:
+        mean = 0.0 if to == start else 0.01 if to == 3 else -0.01
+        return Gain(mean=mean, sd=0.0, step_time_measured=True, survival_measured=True)
+
+    policy = Of(
+        shares={8: 1.0}, depths={8: 0}, bounds=Of(depths=(0, 1, 2, 3)), evidence=Of(gain=gain)
+    )
+    look: Any = Of(policy=policy)
+    assert detectors.speculation_slower(look) is None
+
+
 # Whatever the kind
+
+
+@pytest.mark.parametrize(
+    ("reason", "raised_at_s", "stands"),
+    [
+        (Reason.ACCEPTANCE_CLIFF, 5.0, True),
+        (Reason.ACCEPTANCE_CLIFF, 0.0, False),
+        (Reason.ONE_POD_DIFFERS, 5.0, False),
+    ],
+)
+def test_a_cliff_stands_once_it_is_raised(
+    reason: Reason, raised_at_s: float, *, stands: bool
+) -> None:
+    watch = Watch(
+        kind=AlarmKind.DRAFT_MISMATCH,
+        reason=reason,
+        message="",
+        recommendation="",
+        first_seen_s=1.0,
+        last_seen_s=5.0,
+        raised_at_s=raised_at_s,
+    )
+    assert is_cliff([watch]) is stands
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 import pytest
 
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.engine.depth import depth_at
-from fathom.tuning.cohorts import OTHER_TEXT_S
-from fathom.tuning.learned_state import TuningState
+from fathom.engine.depth import depth_at, flat
+from fathom.tuning.cohorts import OTHER_TEXT_S, by_text
+from fathom.tuning.interface import TunedPod
+from fathom.tuning.learned_state import Cohort, Misplaced, TuningState
 from unit.tuning.plant import EASY, HARD, MIDDLE, WINDOW_30, Fleet, Pod, best_depth
 
 MINUTE_S = 60.0
@@ -121,6 +122,20 @@ def test_a_pod_that_is_pinned_is_not_put_apart() -> None:
     fleet.run(2 * APART_S)
 
     assert not fleet.state.cohorts
+
+
+def test_a_pod_of_a_cohort_that_is_pinned_stays_what_it_was() -> None:
+    schedule = flat(3, 16)
+    cohort = Cohort(device="", pods=("pod-0", "pod-1"), schedule=schedule, state=TuningState())
+    like = Misplaced("pod-1", 40.0)
+    pods = tuple(
+        TunedPod(name=f"pod-{number}", ready=True, ready_for_s=1e4, pinned_depth=depth)
+        for number, depth in enumerate((3, 3, None))
+    )
+
+    found = by_text(TuningState(cohorts=(cohort,), misplaced=(like,)), schedule, pods, 50.0)
+
+    assert found.misplaced == (like,)
 
 
 def test_the_last_pods_left_are_no_longer_unlike_anything() -> None:

@@ -164,6 +164,13 @@ def test_how_positions_relate_is_learnt_over_hours() -> None:
     assert lengths(fresh).at(2) == pytest.approx(1 + 0.4 + 0.4 * 0.2, rel=0.02)
 
 
+@pytest.mark.parametrize("depth", [0, 3])
+def test_where_all_is_accepted_an_answer_ends_anywhere_in_its_last_step(depth: int) -> None:
+    """Steps of one length, so that half of what is drafted lies beyond the end."""
+    certain = Lengths(tuple(Position(1.0, 0.0, 0.0) for _ in range(7)))
+    assert certain.overshoot(depth) == pytest.approx(depth / 2)
+
+
 def test_gradients_are_the_derivatives_of_the_length() -> None:
     means = (0.9, 0.7, 0.5)
     base = Lengths(tuple(Position(each, 0.0, 0.0) for each in means))

@@ -17,7 +17,7 @@ from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate import step_filter
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_length import trials
-from fathom.tuning.estimate.prompts import LEAST_DECODE_STEPS, NO_PROMPTS, Prompts
+from fathom.tuning.estimate.prompts import LEAST_DECODE_STEPS, NO_PROMPTS, Excess, Prompts
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.traffic import Traffic
@@ -127,6 +127,13 @@ def true_gain(*, per_token: float, net_s: dict[int, float] = DECODE_S) -> float:
 def test_the_price_is_what_mixed_steps_take_beyond_steps_of_decodes() -> None:
     found = NO_PROMPTS.updated([window(3, prompt=500, mixed=0.4)], AT_S, WINDOW_S, MAX_BATCH)
     assert found.price == pytest.approx(PRICE_S)
+
+
+def test_as_many_decode_steps_as_are_needed_tell_the_price() -> None:
+    enough = Excess(3.0, 100.0, LEAST_DECODE_STEPS)
+    assert Excess().after([enough], 0.9).per_token == pytest.approx(0.03)
+    fewer = replace(enough, decode_steps=LEAST_DECODE_STEPS - 1)
+    assert Excess().after([fewer], 0.9).per_token is None
 
 
 def test_mixed_steps_of_a_larger_batch_are_held_against_the_nearest() -> None:

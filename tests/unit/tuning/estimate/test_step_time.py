@@ -6,7 +6,7 @@ import pytest
 from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
 from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS, updated
-from fathom.tuning.estimate.step_table import StepTable
+from fathom.tuning.estimate.step_table import SLOPE_PRIOR, StepTable
 from fathom.tuning.estimate.step_time import PRESENT_S, StepTimes
 
 D, M = StepKind.DECODE, StepKind.MIXED
@@ -169,6 +169,25 @@ def test_mixed_steps_are_kept_apart() -> None:
     mixed = StepTable(times, 100.0).at(4, 3, M)
     assert mixed is not None
     assert mixed.log_seconds == pytest.approx(log(0.03), abs=0.05)
+
+
+def test_in_mixed_steps_a_draft_takes_what_a_token_of_a_prompt_does_and_its_drafting() -> None:
+    whole_s, price_s, batch = 0.06, 1e-4, 16
+    measured = counted("a", 100.0, (batch, 7, whole_s), kind=M, steps=100_000)
+    table = StepTable(updated(StepTimes(), [measured]), 100.0, price=price_s)
+
+    without_s = whole_s - 7 * batch * price_s
+    each = SLOPE_PRIOR[0] + batch * price_s / without_s
+    found = table.estimate(batch, 3, M)
+    assert found is not None
+    assert exp(found.log_seconds) == pytest.approx(whole_s * (1 + 3 * each) / (1 + 7 * each), 0.01)
+
+
+def test_a_time_of_the_bucket_beside_is_known_to_some_tenths() -> None:
+    times = updated(StepTimes(), [counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
+    found = StepTable(times, 100.0).estimate(8, 3, D)
+    assert found is not None
+    assert 0.05 < sqrt(found.variance) < 0.3
 
 
 def test_it_stays_bounded() -> None:

@@ -7,7 +7,7 @@ import pytest
 from fathom.measurement.counters import Cell, CellCounts, StepKind
 from fathom.tuning.assessment import assess
 from fathom.tuning.context import Situation
-from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.estimate.traffic import HourLoad, Traffic
 from fathom.tuning.policy.experiments import control, experiments
 from fathom.tuning.policy.option import ProbePlan
 from unit.tuning.plant import HARD, MIDDLE, SETTINGS, WINDOW_30, Fleet, Hardware, hours_long
@@ -35,6 +35,12 @@ def test_a_bucket_that_traffic_has_left_keeps_a_share_for_some_windows() -> None
     traffic = seen((10.0, (2, 8)), (20.0, (8,)))
     assert 0.1 < traffic.shares()[2] < traffic.shares()[8]
     assert 2 not in seen((10.0, (2, 8)), (100.0, (8,))).shares()
+
+
+def test_an_hour_that_was_watched_for_a_second_is_known_by_that() -> None:
+    busy = ((8, 0.25), (16, 0.5))
+    assert HourLoad(3, busy, watched_s=1.0).busy == {8: 0.25, 16: 0.5}
+    assert HourLoad(3, busy).busy == {}
 
 
 def test_but_it_is_not_present() -> None:

@@ -108,6 +108,14 @@ def test_it_is_known_at_which_depths_those_requests_ran() -> None:
     assert [each.depth for each in hours_later.ran] == [2]
 
 
+def test_where_no_request_ended_none_was_served() -> None:
+    busy = replace(
+        finished(0, depth=7), cells={Cell(8, 7, StepKind.DECODE): CellCounts(tokens=5e3)}
+    )
+    tail = Tail().updated([finished(100), busy])
+    assert [each.depth for each in tail.ran] == [3]
+
+
 def test_an_engine_without_the_histogram_changes_nothing() -> None:
     tail = Tail().updated([finished(100)])
     assert tail.updated([replace(finished(100), tpot=())]) is tail
