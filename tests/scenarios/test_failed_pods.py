@@ -45,6 +45,16 @@ async def test_what_the_node_says_is_told_while_a_replica_is_missing(count: int,
     assert more in degraded["message"]
 
 
+async def test_of_several_in_trouble_one_is_told_and_the_others_are_counted() -> None:
+    harness = LoopHarness({"replicas": 3})
+    await harness.until_ready()
+    waits = {"name": "vllm", "state": {"waiting": {"reason": "ErrImagePull", "message": "gone"}}}
+    for pod in harness.kube.names(POD):
+        harness.set_ready(pod, ready=False, containerStatuses=[waits])
+    await harness.tick()
+    assert harness.condition("Degraded")["message"].endswith(" 2 more pods are in trouble.")
+
+
 async def test_old_ones_say_nothing_of_the_present_nor_do_any_where_all_serve() -> None:
     harness, pod = await up()
     failed(harness, pod, "kimi-failed")

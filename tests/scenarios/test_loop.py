@@ -197,7 +197,9 @@ async def test_a_tug_of_war_is_one_though_each_write_stands_for_a_while(
         await harness.tick()
         harness.clock.at_s += answers_after_s
     assert len(harness.kube.written("Deployment")) <= 9
-    assert "spec.replicas is 5" in harness.condition("Degraded")["message"]
+    degraded = harness.condition("Degraded")["message"]
+    assert "spec.replicas is 5" in degraded
+    assert "It is written again less and less often" in degraded
     await harness.tick()
     harness.clock.at_s += 3600
     await harness.tick()

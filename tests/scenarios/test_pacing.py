@@ -13,6 +13,7 @@ from fathom.api.conditions import Reason
 from fathom.cluster.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, EVENT, POD, SERVICE, Kind
 from fathom.engine.depth import DepthDocument, flat
 from fathom.engine.report import EngineReport
+from fathom.times import rfc3339
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as decide_for_real
@@ -142,6 +143,32 @@ async def test_a_move_is_written_told_and_remembered_at_once(harness: LoopHarnes
     harness.kube.writes.clear()
     await harness.run_for(300)
     assert [each for each in harness.kube.writes if each.kind != "SpeculativeDeployment"] == []
+
+
+async def test_of_a_document_that_is_not_written_no_pod_is_told(harness: LoopHarness) -> None:
+    probe = DepthDocument(2, flat(5, 1024))
+    harness.decide = lambda snapshot: moved(holding(snapshot), probe, action=Action.PROBE)
+    harness.kube.fail = lambda verb, kind: (
+        KubeError(422, "a policy says no") if kind == CONFIG_MAP and verb != "list" else None
+    )
+    await harness.tick()
+    assert harness.kube.written("Pod") == []
+
+
+async def test_a_document_that_no_status_tells_of_is_there_since_it_was_seen(
+    harness: LoopHarness,
+) -> None:
+    """Whoever wrote it ended before it could tell."""
+    config_map = copy.deepcopy(harness.kube.find(CONFIG_MAP, "kimi-depth"))
+    later = DepthDocument(harness.status["depth"]["generation"] + 1, flat(5, 1024))
+    config_map["data"]["depth.json"] = later.to_json()
+    harness.kube.put(CONFIG_MAP, config_map)
+    harness.clock.at_s += 500
+    harness.restart()
+    await harness.tick()
+    depth = harness.status["depth"]
+    assert depth["generation"] == later.generation
+    assert depth["since"] == rfc3339(harness.clock.at_s)
 
 
 async def test_a_probe_touches_only_its_pod(harness: LoopHarness) -> None:
