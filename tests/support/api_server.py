@@ -61,6 +61,7 @@ class ApiServer:
         self.lease_reads = 0
         self.lease_writes = 0
         self.lease_renewals = 0
+        self.refuses_lease = False
         self.may_write_lease = asyncio.Event()
         """Until it is set, what is asked of the lease has arrived, and is not done yet."""
         self.may_write_lease.set()
@@ -93,6 +94,8 @@ class ApiServer:
 
     async def _take(self, request: web.Request) -> web.Response:
         self.lease_writes += 1
+        if self.refuses_lease:
+            return web.json_response({"kind": "Status", "code": 403}, status=403)
         taking = self._taken(request.match_info["namespace"], await request.json())
         # What has arrived is done, also where nobody waits for the answer any more.
         return web.json_response(await asyncio.shield(asyncio.ensure_future(taking)))

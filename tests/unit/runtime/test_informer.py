@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import structlog
 
 from fathom.adapters.ports import KubeError, WatchEvent
 from fathom.cluster.kinds import POD, POD_MONITOR, SERVICE, Kind, ObjectKey, ServedApis
@@ -118,6 +119,22 @@ async def test_a_watch_that_fails_is_begun_anew_with_a_list(watched: Watched) ->
         await until(lambda: not failures, "the failures to be over")
         watched.kube.put(POD, child("a"))
         await until(lambda: watched.names() == ["a"], "a to be known")
+
+
+async def test_a_kind_that_cannot_be_watched_is_told_of_once(watched: Watched) -> None:
+    tries = Counter[Kind]()
+
+    def fail(verb: str, kind: Kind) -> KubeError | None:
+        if verb != "watch":
+            return None
+        tries[kind] += 1
+        return KubeError(500, "etcdserver: leader changed") if kind == POD else None
+
+    watched.kube.fail = fail
+    with structlog.testing.capture_logs() as logs:
+        async with watched.run():
+            await until(lambda: tries[POD] == 3, "the third watch to fail")
+    assert [(each["event"], each["kind"]) for each in logs] == [("children not watched", "pods")]
 
 
 async def test_versions_that_are_always_too_old_are_not_listed_as_fast_as_can_be(

@@ -113,15 +113,32 @@ async def test_who_makes_the_lease_holds_it_at_once_and_gives_it_back() -> None:
     assert not tenure.holds
 
 
-async def test_a_lease_that_another_has_taken_is_not_given_back() -> None:
+@pytest.mark.parametrize("other", ["another", "zoe"])
+async def test_a_lease_that_another_has_taken_is_not_given_back(other: str) -> None:
     api = ApiServer()
 
     async def work() -> None:
-        api.lease["spec"]["holderIdentity"] = "another"
+        api.lease["spec"]["holderIdentity"] = other
 
     async with served(api) as url:
         await leading(url, work, Tenure())
-    assert api.lease["spec"]["holderIdentity"] == "another"
+    assert api.lease["spec"]["holderIdentity"] == other
+
+
+async def test_a_lease_that_may_not_be_made_is_asked_for_again() -> None:
+    api, said = ApiServer(), list[str]()
+    api.refuses_lease = True
+
+    def note(_: object, __: str, event: dict[str, Any]) -> Any:
+        said.append(event["event"])
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[note])
+    async with served(api) as url, contending(url, Pulse()) as contender:
+        await until(lambda: said or contender.done(), "a word")
+        assert not contender.done()
+    assert said[0] == "lease not created"
+    assert not api.lease
 
 
 async def test_who_has_lost_the_lease_leaves_without_asking_for_it() -> None:
@@ -178,7 +195,7 @@ async def test_who_stands_by_says_who_leads() -> None:
 
 
 @asynccontextmanager
-async def contending(url: str, pulse: Pulse) -> AsyncIterator[None]:
+async def contending(url: str, pulse: Pulse) -> AsyncIterator[asyncio.Task[None]]:
     """An operator that never gets the lease."""
 
     async def never() -> None:
@@ -197,7 +214,7 @@ async def contending(url: str, pulse: Pulse) -> AsyncIterator[None]:
                 pulse=pulse,
             )
         )
-        yield
+        yield task
         task.cancel()
 
 

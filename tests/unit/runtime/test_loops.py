@@ -371,3 +371,34 @@ async def test_an_edit_goes_before_a_thousand_looks(harness: LoopHarness) -> Non
     await until(lambda: "kimi" in looked, "the edited one's turn")
     assert looked.index("kimi") <= PASSES_AT_ONCE
     await loops.stop()
+
+
+async def test_who_waits_in_line_already_when_it_is_edited_goes_first(
+    harness: LoopHarness,
+) -> None:
+    loops, at_work, go_on = Loops(harness.world, AT_ONCE), 0, asyncio.Event()
+    loops.seen(KEY)
+    await until(lambda: harness.metrics.asked, "a pass")
+    await turns()  # it sleeps by now
+    read, looked = harness.kube.get, list[str]()
+
+    async def slow(kind: Kind, namespace: str, name: str) -> Manifest | None:
+        nonlocal at_work
+        at_work += 1
+        await go_on.wait()
+        looked.append(name)
+        return await read(kind, namespace, name)
+
+    harness.kube.get = slow  # type: ignore[method-assign]
+    for number in range(10 * PASSES_AT_ONCE):
+        loops.seen(ObjectKey("llm", f"resource-{number}"))
+    await until(lambda: at_work == PASSES_AT_ONCE, "all turns to be taken")
+    loops.wake(KEY)
+    await turns()  # it waits behind all others
+    harness.edit({"replicas": 3})
+    metadata = harness.resource["metadata"]
+    loops.changed(KEY, metadata["generation"], {}, metadata["resourceVersion"])
+    go_on.set()
+    await until(lambda: "kimi" in looked, "the edited one's turn")
+    assert looked.index("kimi") <= PASSES_AT_ONCE
+    await loops.stop()

@@ -39,6 +39,8 @@ try:
 except RuntimeError:
     structlog.get_logger("a").exception("failed")
     logging.getLogger("kopf").exception("failed at %s", URL)
+for library in ("aiohttp.access", "httpx", "kopf.objects"):
+    logging.getLogger(library).info("what it does all the time")
 """
 
 
@@ -50,5 +52,6 @@ def test_no_secret_is_logged_however_deep_it_is(log_format: LogFormat) -> None:
     assert "policy.acme" in ran.stderr
     assert ran.stderr.count("failed") >= 2
     assert "neverShowThis" not in ran.stderr
+    assert "all the time" not in ran.stderr
     if log_format is LogFormat.JSON:
         assert len([json.loads(line) for line in ran.stderr.splitlines()]) == 3
