@@ -1,60 +1,32 @@
 """Asks a real vLLM what it makes of command lines, as far as a machine without a GPU can tell.
 
 Run by the Python of an engine's environment, never by that of the tests. Reads a JSON list of
-argument lists, writes one JSON list of answers on the last line. Each list goes through the parser
-of `vllm serve` and through the whole configuration, up to where a model would be loaded. The
-platform's own adjustments are left out and Triton is taken for granted: what is asked is what vLLM
-says on a GPU, and on a CPU it would turn CUDA graphs and Model Runner V2 off before it looks.
+argument lists, writes one JSON list of answers on the last line. Each list is asked as
+`fathom_measure.start_probe` asks; the answers also have what vLLM made of what it takes.
 """
 
 import ast
-import contextlib
 import importlib
 import importlib.util
 import inspect
-import io
 import json
 import sys
-from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 
 import vllm.config.vllm as vllm_config
-from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.platforms import current_platform
-from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
-from local_cluster.engine.names_probe import parser_module
+from fathom_measure.start_probe import Vllm, as_on_a_gpu, plain
 
 
-def as_on_a_gpu() -> None:
-    """Let vLLM's configuration decide as it does where CUDA graphs and Triton are."""
-    if not isinstance(vllm_config.HAS_TRITON, bool):
-        raise TypeError("this vLLM decides about Triton elsewhere")
-    vllm_config.HAS_TRITON = True
-    platform = type(current_platform)
-    for method in ("check_and_update_config", "support_static_graph_mode"):
-        if not hasattr(platform, method):
-            raise AttributeError(f"this vLLM's platform has no {method}")
-    platform.check_and_update_config = classmethod(lambda _cls, _config: None)
-    platform.support_static_graph_mode = classmethod(lambda _cls: True)
-
-
-def ask(
-    parser: FlexibleArgumentParser, validate: Callable[[Namespace], None], args: list[str]
-) -> dict[str, object]:
-    said = io.StringIO()
+def ask(vllm: Vllm, args: list[str]) -> dict[str, object]:
+    parsed = vllm.parsed(args)
+    if isinstance(parsed, str):
+        return refused("parser", parsed)
     try:
-        with contextlib.redirect_stderr(said):
-            parsed = parser.parse_args(args)
-            validate(parsed)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever vLLM says is the answer
-        return refused("parser", f"{said.getvalue()[-1000:]}{error}")
-    try:
-        config = configuration(parsed)
-    except Exception as error:  # noqa: BLE001 - see above
-        return refused("configuration", str(error))
+        config = vllm.configured(parsed)
+    except Exception as error:  # noqa: BLE001 - whatever vLLM says is the answer
+        return refused("configuration", plain(error))
     try:
         kv_cache = kv_cache_hash(config)
     except Exception as error:  # noqa: BLE001 - see above
@@ -91,11 +63,6 @@ def ask(
             "kv_cache_hash": kv_cache,
         },
     }
-
-
-def configuration(parsed: Namespace) -> vllm_config.VllmConfig:
-    parsed.model = parsed.model_tag
-    return AsyncEngineArgs.from_cli_args(parsed).create_engine_config()
 
 
 def kv_cache_hash(config: vllm_config.VllmConfig) -> str | None:
@@ -136,10 +103,8 @@ def refused(by: str, error: str) -> dict[str, object]:
 
 def main() -> None:
     as_on_a_gpu()
-    module = parser_module()
-    parser = module.make_arg_parser(FlexibleArgumentParser())
-    validate = module.validate_parsed_serve_args
-    print(json.dumps([ask(parser, validate, args) for args in json.load(sys.stdin)], default=str))
+    vllm = Vllm()
+    print(json.dumps([ask(vllm, args) for args in json.load(sys.stdin)], default=str))
 
 
 if __name__ == "__main__":

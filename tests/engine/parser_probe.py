@@ -10,7 +10,7 @@ import sys
 
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-from local_cluster.engine.names_probe import parser_module
+from fathom_measure.start_probe import parser_module
 
 KEYS = (
     "attention_backend",

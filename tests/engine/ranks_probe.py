@@ -20,7 +20,7 @@ from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine import core
 
-from local_cluster.engine.names_probe import parser_module
+from fathom_measure.start_probe import parser_module
 
 
 class _ChosenError(Exception):

@@ -10,28 +10,25 @@ import os
 import sys
 from pathlib import Path
 
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-from local_cluster.engine.names_probe import parser_module
+from fathom_measure.start_probe import Vllm, as_on_a_gpu
 
 # It lies beside, and is no module of any package.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from command_probe import as_on_a_gpu, ask
+from command_probe import ask
 
 VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 
 
 def main() -> None:
     as_on_a_gpu()
-    module = parser_module()
-    parser = module.make_arg_parser(FlexibleArgumentParser())
+    vllm = Vllm()
     answers = []
     for runner, args in json.load(sys.stdin):
         os.environ.pop(VARIABLE, None)
         if runner is not None:
             os.environ[VARIABLE] = runner
-        answers.append(ask(parser, module.validate_parsed_serve_args, args))
+        answers.append(ask(vllm, args))
     print(json.dumps(answers, default=str))
 
 

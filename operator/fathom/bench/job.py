@@ -4,18 +4,21 @@ from typing import Final
 
 from pydantic import JsonValue
 
+import fathom_measure
 from fathom.api import names
 from fathom.bench.planning import PlannedBench
 from fathom.bench.request import DataVolume
 from fathom.cluster.manifest import Manifest
-from fathom.engine.plugin import DeliveredCode
+from fathom.engine.plugin import DeliveredCode, source_files
 from fathom.manifests.config_maps import code_data, code_volume
 from fathom.manifests.pod_template import DEPTH_VOLUME, PLUGIN_VOLUME
 from fathom.manifests.template_parts import Part, part, parts
 from fathom.resource import SpeculativeDeployment
-from fathom_measure.bundle import measure_files
 
 PROGRAM_DIRECTORY: Final = "/etc/fathom/bench"
+_MAIN: Final = "fathom_measure/__main__.py"
+_NOT_MEASURING: Final = "fathom_measure/start_probe.py"
+"""What `fathom check` runs."""
 KEPT_SECONDS: Final = 3600
 """That a Job stays after its end: whoever asked may have gone, and come back for the result."""
 _GRACE_SECONDS: Final = 30
@@ -37,7 +40,12 @@ class BenchProgram(DeliveredCode):
 
 def bench_program() -> BenchProgram:
     """The one that comes with this Fathom."""
-    return BenchProgram(measure_files(), "")
+    files = source_files(fathom_measure)
+    # A folder on the command line is started by the `__main__.py` that lies in it, and is where
+    # packages are found: neither PYTHONPATH nor the image's own packages change.
+    main = {"__main__.py": files.pop(_MAIN)}
+    del files[_NOT_MEASURING]
+    return BenchProgram(main | files, "")
 
 
 def bench_job(

@@ -1,11 +1,23 @@
-"""The engine plugin as the operator delivers it: files, and one name for exactly these files."""
+"""Code as Fathom delivers it to pods: files, and one name for exactly these files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 
 from fathom import __version__
 from fathom_vllm.bundle import bundle_files
 from fathom_vllm.plugin_version import content_hash
+
+
+def source_files(package: ModuleType) -> dict[str, str]:
+    """A package's source files as they lie here: path relative to the import root → text."""
+    directories = [Path(each) for each in package.__path__]
+    return {
+        f"{directory.name}/{path.name}": path.read_text(encoding="utf-8")
+        for directory in directories
+        for path in sorted(directory.glob("*.py"))
+    }
 
 
 @dataclass(frozen=True, slots=True)

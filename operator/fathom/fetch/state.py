@@ -15,14 +15,14 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+import fathom_fetch
 from fathom.api import names
 from fathom.api.spec import ModelSpec
 from fathom.cluster.observed import ObservedJob, ObservedWorkload
 from fathom.cluster.observed_pods import ObservedPod, Terminated
-from fathom.engine.plugin import DeliveredCode
+from fathom.engine.plugin import DeliveredCode, source_files
 from fathom.model_facts import ModelRef
 from fathom.resource import SpeculativeDeployment
-from fathom_fetch.bundle import fetch_files
 from fathom_fetch.metrics import BYTES, COMMIT, DRAFT, MODEL
 from fathom_vllm.plugin_version import content_hash
 
@@ -258,5 +258,5 @@ class FetchProgram(DeliveredCode):
 
 def fetch_program() -> FetchProgram:
     """The one that comes with this Fathom."""
-    files = fetch_files()
+    files = source_files(fathom_fetch)
     return FetchProgram(files, content_hash(files))

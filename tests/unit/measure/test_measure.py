@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
+from fathom.bench.job import bench_program
 from fathom.bench.log import Heard, heard
-from fathom_measure.bundle import measure_files
 from fathom_measure.plan import EnginePlan, LoadPlan, MeasurePlan
 from local_cluster.engine.process import free_port
 from support.waiting import GUARD_S, until
@@ -65,7 +65,7 @@ class Pod:
 
     def __init__(self, folder: Path) -> None:
         self.program = folder / "program"
-        for path, text in measure_files().items():
+        for path, text in bench_program().files.items():
             (self.program / path).parent.mkdir(parents=True, exist_ok=True)
             (self.program / path).write_text(text)
         self.depth_file = folder / "depth" / "depth.json"

@@ -7,7 +7,6 @@ operator's. Writes JSON on the last line.
 
 import argparse
 import ast
-import contextlib
 import dataclasses
 import importlib
 import importlib.util
@@ -15,29 +14,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-PARSER_MODULES = (
-    "vllm.entrypoints.common.cli_args",  # since 0.33
-    "vllm.entrypoints.launchers.cli_args",  # since 0.29
-    "vllm.entrypoints.openai.cli_args",
-)
+from fathom_measure.start_probe import parser_module
+
 UNKNOWN = "no_such_key"
 NO_TEXT = frozenset({"hf_overrides", "additional_config"})
 """What the configuration takes as an object alone, where the parser takes a text as well."""
-
-
-def parser_module() -> ModuleType:
-    """Where this vLLM has its parser.
-
-    Raises:
-        ModuleNotFoundError: in none of the places known.
-    """
-    for name in PARSER_MODULES:
-        with contextlib.suppress(ModuleNotFoundError):
-            return importlib.import_module(name)
-    raise ModuleNotFoundError(f"this vLLM has its parser in none of {', '.join(PARSER_MODULES)}")
 
 
 def known_names(parser: argparse.ArgumentParser) -> dict[str, Any]:

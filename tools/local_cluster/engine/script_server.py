@@ -20,7 +20,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, TextIO
 
-from local_cluster.engine.names_probe import parser_module
+from fathom_measure.start_probe import parser_module
 
 
 def main() -> None:
