@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fathom.adapters.pod_log import PodLog
+from fathom.adapters.jobs import PodLog
 from support.local_cluster import (
     TestNamespace,
     container_state,

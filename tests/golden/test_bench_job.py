@@ -10,10 +10,10 @@ import pytest
 from kubernetes.aio.client import models
 
 from fathom.adapters.yaml_documents import to_yaml
-from fathom.bench.job import BenchProgram, bench_code, bench_job, owned_by
+from fathom.bench.job import BenchProgram, bench_code, bench_job
 from fathom.bench.planning import planned
 from fathom.bench.request import BenchRequest
-from fathom.cluster.manifest import Manifest
+from fathom.cluster.manifest import Manifest, owned_by
 from fathom.engine.plugin import PluginBundle
 from golden.rendering import EXAMPLES, read
 from support.newer_server import refusals

@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 
 from fathom.adapters import kube_config
+from fathom.adapters.jobs import JobCluster, PodLog
 from fathom.adapters.kube import Kube
-from fathom.adapters.pod_log import PodLog
 from fathom.adapters.ports import SystemClock
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.bench.job import bench_program
@@ -21,7 +21,7 @@ from fathom.bench.log import progress
 from fathom.bench.planning import as_fetched, planned, require_all_placed
 from fathom.bench.request import SUBSETS, BenchRefusedError, BenchRequest
 from fathom.bench.result import bench_table, found
-from fathom.bench.runner import BenchCluster, follow, keep, remove, start, under_way
+from fathom.bench.runner import follow, keep, remove, start, under_way
 from fathom.cli.options import Context, Kubeconfig, Name, Namespace, refuse, refusing
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.cluster.snapshot import status_in
@@ -198,14 +198,14 @@ def _console() -> Console:
 
 
 @asynccontextmanager
-async def _connected(kubeconfig: Path | None, context: str) -> AsyncIterator[BenchCluster]:
+async def _connected(kubeconfig: Path | None, context: str) -> AsyncIterator[JobCluster]:
     configuration = await kube_config.load(kubeconfig, context)
     async with kube_config.client(configuration) as api:
-        yield BenchCluster(kube=Kube(api), logs=PodLog(api), clock=SystemClock())
+        yield JobCluster(kube=Kube(api), logs=PodLog(api), clock=SystemClock())
 
 
 async def _resource(
-    cluster: BenchCluster, key: ObjectKey
+    cluster: JobCluster, key: ObjectKey
 ) -> tuple[SpeculativeDeployment, SpeculativeDeploymentStatus]:
     found_there = await cluster.kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
     if found_there is None:

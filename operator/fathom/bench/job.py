@@ -8,7 +8,7 @@ import fathom_measure
 from fathom.api import names
 from fathom.bench.planning import PlannedBench
 from fathom.bench.request import DataVolume
-from fathom.cluster.manifest import Manifest
+from fathom.cluster.manifest import Manifest, owned_by
 from fathom.engine.plugin import DeliveredCode, source_files
 from fathom.manifests.config_maps import code_data, code_volume
 from fathom.manifests.pod_template import DEPTH_VOLUME, PLUGIN_VOLUME
@@ -126,13 +126,6 @@ def bench_code(
         },
         "data": {**code_data(bench.bundle), **code_data(program)},
     }
-
-
-def owned_by(api_version: str, kind: str, name: str, uid: str) -> list[JsonValue]:
-    """What goes with its owner, who does not control it; empty: there is none."""
-    if not uid:
-        return []
-    return [{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}]
 
 
 def _pod(bench: PlannedBench, code: str, program: BenchProgram) -> dict[str, JsonValue]:

@@ -13,9 +13,8 @@ from typing import Final
 from rich.table import Table
 
 from fathom.api import names
-from fathom.bench.job import owned_by
 from fathom.bench.log import Heard, LoadResult, ResultLine
-from fathom.cluster.manifest import Manifest
+from fathom.cluster.manifest import Manifest, owned_by
 from fathom.measurement.bench_result import (
     COLUMNS,
     RESULT_KEY,

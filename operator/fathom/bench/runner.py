@@ -4,48 +4,35 @@ Nothing of the fleet is touched. Whoever asks may vanish at any time: the Job en
 code goes with it, and until then another can go on watching.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from fathom.adapters.ports import Clock, KubeError, KubePort, PodLogPort
+from fathom.adapters.jobs import JobCluster, Room, look, make, remove_job
+from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.accelerators import vendor_of
 from fathom.api.conditions import Reason
-from fathom.bench.job import BenchProgram, bench_code, bench_job, owned_by
+from fathom.bench.job import BenchProgram, bench_code, bench_job
 from fathom.bench.log import Heard, heard
 from fathom.bench.planning import PlannedBench
 from fathom.bench.request import BenchRefusedError, DataVolume
 from fathom.bench.result import result_config_map
-from fathom.cluster.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, POD, ObjectKey
+from fathom.cluster.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, ObjectKey
 from fathom.cluster.manifest import Manifest, Meta, Seen, place_of
 from fathom.cluster.observed import ObservedJob
-from fathom.cluster.observed_pods import ObservedPod
-from fathom.cluster.pod_failures import Trouble, trouble_with_pod
 from fathom.measurement.bench_result import DepthBench
 from fathom.resource import SpeculativeDeployment
 
 EVERY_S: Final = 2.0
-_REMOVALS: Final = 5
-_AGAIN_S: Final = 0.5
 GONE_S: Final = 60.0
 """That the Job of an earlier bench may take to go."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchCluster:
-    """What carrying one out needs of the world."""
-
-    kube: KubePort
-    logs: PodLogPort
-    clock: Clock
-    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-
-
 async def start(
-    cluster: BenchCluster,
+    cluster: JobCluster,
     sd: SpeculativeDeployment,
     bench: PlannedBench,
     *,
@@ -65,22 +52,20 @@ async def start(
     await _clear(cluster, ObjectKey(namespace, name))
     job = bench_job(sd, bench, run=run, deadline_minutes=deadline_minutes, program=program)
     try:
-        made = await cluster.kube.create(JOB, job)
-        uid = Meta.model_validate(made["metadata"]).uid
-        owner = owned_by(JOB.api_version, JOB.kind, name, uid)
-        code = bench_code(sd, bench, run=run, program=program, owner=owner)
-        await cluster.kube.create(CONFIG_MAP, code)
-    except BaseException as error:
-        # Also when nobody waits any longer, or no answer came: the Job may be there anyway,
-        # and without its code the pod would wait for ever.
-        await remove(cluster, sd, run)
-        if isinstance(error, KubeError) and error.outdated:
+        await make(
+            cluster,
+            job,
+            lambda owner: bench_code(sd, bench, run=run, program=program, owner=owner),
+            lambda: remove(cluster, sd, run),
+        )
+    except KubeError as error:
+        if error.outdated:
             raise BenchRefusedError(_under_way(sd)) from error
         raise
 
 
 async def follow(
-    cluster: BenchCluster,
+    cluster: JobCluster,
     sd: SpeculativeDeployment,
     *,
     run: str,
@@ -103,46 +88,38 @@ async def follow(
         BenchRefusedError: there is none, or it could not start.
         KubeError: it cannot be watched.
     """
-    namespace, name = sd.metadata.namespace, names.bench(sd.metadata.name)
-    told = Heard()
-    since_s: float | None = None
+    key = _key(sd)
+    told, room = Heard(), Room(seconds=room_s, clock=cluster.clock)
     while True:
         try:
-            job = await cluster.kube.get(JOB, namespace, name)
-            if job is None or _run_of(job) != run:
-                return _left_of(told, _gone(sd))
-            uid = Meta.model_validate(job["metadata"]).uid
-            pods = await cluster.kube.select(POD, namespace, f"controller-uid={uid}")
-            pod = ObservedPod.model_validate(pods[0]) if pods else None
-            if pod is not None:
-                log = await cluster.logs.read(namespace, pod.name, names.ENGINE_CONTAINER)
-                # A log goes before its pod does, and takes nothing back.
-                told = max(told, heard(log), key=lambda each: each.said)
+            seen = await look(cluster, key, partial(_is, run))
         except KubeError as error:
             # What is gone for a moment need not end the watching.
             if not error.transient:
                 raise
             await cluster.pause(EVERY_S)
             continue
+        if seen is None:
+            return _left_of(told, _gone(sd))
+        # A log goes before its pod does, and takes nothing back.
+        told = max(told, heard(seen.log), key=lambda each: each.said)
         if told.ended:
             return told
-        trouble = _no_pod(name) if pod is None else trouble_with_pod(pod)
-        if ended := _ended(ObservedJob.model_validate(job)):
+        trouble = seen.trouble
+        if ended := _ended(seen.job):
             why = f"{ended} {trouble.message}" if trouble else ended
             return replace(told, failures=(*told.failures, why))
-        if trouble is None or told.runs is not None:
-            since_s = None
-            tell(told if told.now else replace(told, now="waits for its pod to start"))
-        else:
-            now_s = cluster.clock.now_s()
-            since_s = now_s if since_s is None else since_s
-            if now_s - since_s >= room_s:
-                raise BenchRefusedError(_no_start(sd, trouble.reason, trouble.message))
+        in_trouble = trouble is not None and told.runs is None
+        if room.is_over(in_trouble=in_trouble) and trouble is not None:
+            raise BenchRefusedError(_no_start(sd, trouble.reason, trouble.message))
+        if trouble is not None and in_trouble:
             tell(replace(told, now=trouble.message))
+        else:
+            tell(told if told.now else replace(told, now="waits for its pod to start"))
         await cluster.pause(EVERY_S)
 
 
-async def keep(cluster: BenchCluster, sd: SpeculativeDeployment, bench: DepthBench) -> None:
+async def keep(cluster: JobCluster, sd: SpeculativeDeployment, bench: DepthBench) -> None:
     """Put the result where it stays.
 
     Raises:
@@ -156,7 +133,7 @@ async def keep(cluster: BenchCluster, sd: SpeculativeDeployment, bench: DepthBen
         await cluster.kube.apply(CONFIG_MAP, manifest, Seen.of(live))
 
 
-async def under_way(cluster: BenchCluster, sd: SpeculativeDeployment) -> str:
+async def under_way(cluster: JobCluster, sd: SpeculativeDeployment) -> str:
     """Which bench of a resource is there.
 
     Raises:
@@ -170,30 +147,21 @@ async def under_way(cluster: BenchCluster, sd: SpeculativeDeployment) -> str:
     return _run_of(job)
 
 
-async def remove(cluster: BenchCluster, sd: SpeculativeDeployment, run: str) -> str:
+async def remove(cluster: JobCluster, sd: SpeculativeDeployment, run: str) -> str:
     """Delete this run's Job, and with it its pod and code.
 
     Returns:
         Why it may still be there, as a sentence; empty: it is not. It goes by itself in the end.
     """
-    namespace, name = sd.metadata.namespace, names.bench(sd.metadata.name)
-    why = ""
-    for _ in range(_REMOVALS):
-        try:
-            job = await cluster.kube.get(JOB, namespace, name)
-            if job is None or _run_of(job) != run:
-                return ""
-            await cluster.kube.delete(JOB, namespace, name, Seen.of(job))
-        except KubeError as error:
-            # Its controller may have written to it in between.
-            why = (
-                f"Job {namespace}/{name} may still hold GPUs: {error.message}. "
-                f"`kubectl delete job {name} --namespace {namespace}` ends it."
-            )
-            await cluster.pause(_AGAIN_S)
-        else:
-            return ""
-    return why
+    return await remove_job(cluster, _key(sd), partial(_is, run), holds="GPUs")
+
+
+def _key(sd: SpeculativeDeployment) -> ObjectKey:
+    return ObjectKey(sd.metadata.namespace, names.bench(sd.metadata.name))
+
+
+def _is(run: str, job: Manifest) -> bool:
+    return _run_of(job) == run
 
 
 def _run_of(job: Manifest) -> str:
@@ -212,7 +180,7 @@ def _left_of(told: Heard, gone: str) -> Heard:
 
 
 def _gone(sd: SpeculativeDeployment) -> str:
-    key = ObjectKey(sd.metadata.namespace, names.bench(sd.metadata.name))
+    key = _key(sd)
     return (
         f"There is no Job {key}, or not the same one any more: its result was fetched and it went, "
         "or it was deleted. The operator deletes it where a replica has no place: event "
@@ -221,7 +189,7 @@ def _gone(sd: SpeculativeDeployment) -> str:
     )
 
 
-async def _clear(cluster: BenchCluster, key: ObjectKey) -> None:
+async def _clear(cluster: JobCluster, key: ObjectKey) -> None:
     """Let the Job of an earlier bench go, if it has ended."""
     deadline_s = cluster.clock.now_s() + GONE_S
     while (job := await cluster.kube.get(JOB, key.namespace, key.name)) is not None:
@@ -240,7 +208,7 @@ async def _clear(cluster: BenchCluster, key: ObjectKey) -> None:
         await cluster.pause(EVERY_S)
 
 
-async def _require(cluster: BenchCluster, namespace: str, volume: DataVolume) -> None:
+async def _require(cluster: JobCluster, namespace: str, volume: DataVolume) -> None:
     """A pod whose volume is not there waits for it without a word."""
     kind = PERSISTENT_VOLUME_CLAIM if volume.kind == "pvc" else CONFIG_MAP
     try:
@@ -253,12 +221,6 @@ async def _require(cluster: BenchCluster, namespace: str, volume: DataVolume) ->
         raise BenchRefusedError(
             f"There is no {kind.kind} {namespace}/{volume.name} to read prompts from."
         )
-
-
-def _no_pod(job: str) -> Trouble:
-    """A quota or an admission webhook may stand against it."""
-    message = f"Job {job} has no pod: `kubectl describe job {job}` says why."
-    return Trouble(Reason.CHILD_REFUSED, message)
 
 
 def _ended(job: ObservedJob) -> str:

@@ -108,3 +108,10 @@ def count(quantity: int | str | None) -> int:
     """A quantity of whole things; what is spelled in another way than a number counts as none."""
     text = str(quantity)
     return int(text) if text.isdecimal() else 0
+
+
+def owned_by(api_version: str, kind: str, name: str, uid: str) -> list[JsonValue]:
+    """What goes with its owner, who does not control it; empty: there is none."""
+    if not uid:
+        return []
+    return [{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}]

@@ -3,9 +3,10 @@
 from typing import Any, cast
 
 from fathom.api import names
-from fathom.bench.job import BenchProgram, bench_code, bench_job, bench_program, owned_by
+from fathom.bench.job import BenchProgram, bench_code, bench_job, bench_program
 from fathom.bench.planning import planned
 from fathom.bench.request import BenchRequest
+from fathom.cluster.manifest import owned_by
 from fathom.engine.plugin import plugin_bundle
 from fathom_measure.plan import MeasurePlan
 from golden.rendering import engine

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from fathom.adapters.jobs import JobCluster
 from fathom.adapters.ports import KubeError
 from fathom.bench.log import Heard
 from fathom.bench.planning import planned
 from fathom.bench.request import BenchRefusedError, BenchRequest
 from fathom.bench.result import found
-from fathom.bench.runner import BenchCluster, follow, keep, remove, start, under_way
+from fathom.bench.runner import follow, keep, remove, start, under_way
 from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, Kind
 from fathom.cluster.manifest import Manifest
 from support.fake_kube import FakeKube
@@ -35,8 +36,8 @@ class Scene:
     unreadable: KubeError | None = None
 
     @property
-    def cluster(self) -> BenchCluster:
-        return BenchCluster(kube=self.kube, logs=self, clock=self.clock, pause=self.pause)
+    def cluster(self) -> JobCluster:
+        return JobCluster(kube=self.kube, logs=self, clock=self.clock, pause=self.pause)
 
     async def read(self, namespace: str, pod: str, container: str) -> str:
         assert (namespace, pod, container) == ("llm", "kimi-bench-x", "vllm")
