@@ -37,7 +37,8 @@ LABEL_ROLE: Final = f"{GROUP}/role"
 LABEL_REVISION: Final = f"{GROUP}/revision"
 """On children that belong to one revision: that revision's hash."""
 LABEL_COMPONENT: Final = f"{GROUP}/component"
-"""On ConfigMaps: `depth`, `tuning`, `plugin` or `fetch`; on Jobs and their pods: `fetch`."""
+"""On ConfigMaps: `depth`, `tuning`, `plugin` or `fetch`; on Jobs and their pods: `fetch`,
+or `engine-check` on those of `fathom check --image`, of which no operator takes notice."""
 ANNOTATION_BENCH_RUN: Final = f"{GROUP}/bench-run"
 """On the Job of a bench: which one it is, as the next has the same name."""
 LABEL_BENCH: Final = f"{GROUP}/bench"
@@ -139,6 +140,11 @@ def bench(name: str) -> str:
 def bench_code(name: str, run: str) -> str:
     """Name of the ConfigMap with the code of one bench."""
     return f"{name}-bench-{run}"
+
+
+def engine_check(name: str, run: str) -> str:
+    """Name of the Job that asks the engine's image about arguments, and of what its pod mounts."""
+    return f"{name}-check-{run}"
 
 
 def cache_claim(name: str) -> str:

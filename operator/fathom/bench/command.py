@@ -1,10 +1,7 @@
 """`fathom bench`."""
 
 import asyncio
-import signal
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,9 +9,7 @@ import typer
 from rich.console import Console
 
 from fathom.adapters import kube_config
-from fathom.adapters.jobs import JobCluster, PodLog
-from fathom.adapters.kube import Kube
-from fathom.adapters.ports import SystemClock
+from fathom.adapters.jobs import JobCluster
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.bench.job import bench_program
 from fathom.bench.log import progress
@@ -22,7 +17,17 @@ from fathom.bench.planning import as_fetched, planned, require_all_placed
 from fathom.bench.request import SUBSETS, BenchRefusedError, BenchRequest
 from fathom.bench.result import bench_table, found
 from fathom.bench.runner import follow, keep, remove, start, under_way
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace, refuse, refusing
+from fathom.cli.cluster import connected_for_jobs
+from fathom.cli.options import (
+    ENDED,
+    Context,
+    Kubeconfig,
+    Name,
+    Namespace,
+    end_when_told,
+    refuse,
+    refusing,
+)
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.cluster.snapshot import status_in
 from fathom.engine.plugin import plugin_bundle
@@ -34,8 +39,6 @@ from fathom.validation.chain import errors_of
 
 NOT_ALL: Final = 1
 """Exit code: some of it was not measured."""
-ENDED: Final = 143
-"""Exit code: it was told to end."""
 WIDTH: Final = 120
 _DEFAULTS: Final = BenchRequest()
 
@@ -142,17 +145,6 @@ def shown(bench: DepthBench, console: Console) -> int:
     return NOT_ALL if bench.not_measured or any(row.failed for row in bench.rows) else 0
 
 
-def end_when_told() -> None:
-    """A job of CI that is cancelled, and a terminal that is closed, end it as Ctrl-C does.
-
-    Not where whoever started it, such as `nohup`, has said that it shall go on.
-    """
-    if (task := asyncio.current_task()) is not None:
-        for each in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(each) is not signal.SIG_IGN:
-                asyncio.get_running_loop().add_signal_handler(each, task.cancel)
-
-
 async def _bench(
     key: ObjectKey,
     request: BenchRequest | None,
@@ -162,7 +154,7 @@ async def _bench(
 ) -> int:
     """The exit code; request None: of the one that is under way."""
     end_when_told()
-    async with _connected(kubeconfig, context) as cluster:
+    async with connected_for_jobs(kubeconfig, context) as cluster:
         sd, status = await _resource(cluster, key)
         if request is None:
             run = await under_way(cluster, sd)
@@ -195,13 +187,6 @@ def _console() -> Console:
     if not console.is_terminal:
         console.width = WIDTH
     return console
-
-
-@asynccontextmanager
-async def _connected(kubeconfig: Path | None, context: str) -> AsyncIterator[JobCluster]:
-    configuration = await kube_config.load(kubeconfig, context)
-    async with kube_config.client(configuration) as api:
-        yield JobCluster(kube=Kube(api), logs=PodLog(api), clock=SystemClock())
 
 
 async def _resource(

@@ -9,17 +9,17 @@ import typer
 from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
 from fathom.api.conditions import Reason
 from fathom.api.spec import DEFAULT_MAX_TOKENS, SpeculativeDeploymentSpec
+from fathom.cli.ask_engine import with_vllm
 from fathom.cli.check_report import (
     CheckList,
     CheckReport,
     Fact,
-    Finding,
     Output,
     findings,
     lines_of,
     written,
 )
-from fathom.cli.live_check import WAIT_S, ServerAnswer, live_check, server_answer
+from fathom.cli.live_check import WAIT_S, live_check, server_answer, with_answer
 from fathom.cli.options import Context, Kubeconfig, Namespace, names_beginning, refuse
 from fathom.cli.resources import (
     REFUSED,
@@ -70,25 +70,6 @@ def report_of(file: str, resource: SpeculativeDeployment, judgement: Judgement) 
         findings=findings((*judgement.errors, *judgement.warnings)),
         facts=tuple(Fact(label=label, text=text) for label, text in _facts(resource, judgement)),
         bill=() if judgement.errors else bill(judgement.candidate),
-    )
-
-
-def with_answer(report: CheckReport, answer: ServerAnswer) -> CheckReport:
-    """The same, with what an API server said to dry runs of it."""
-    refused = tuple(
-        Finding(rule="api-server", severity="error", field=each.what, message=each.why)
-        for each in answer.refused
-    )
-    facts = [Fact(label="server", text=each) for each in answer.not_asked]
-    if not refused:
-        taken = f"it would take all {answer.taken} objects (dry run)."
-        facts.append(Fact(label="server", text=taken))
-    return report.model_copy(
-        update={
-            "verdict": "refused" if refused else report.verdict,
-            "findings": (*refused, *report.findings),
-            "facts": (*report.facts, *facts),
-        }
     )
 
 
@@ -250,6 +231,13 @@ def _shape(config: ModelConfig) -> str:
     return ", ".join(parts)
 
 
+def _refuse_both(*, files: bool, live: bool, engine: bool, image: bool) -> None:
+    if files == live:
+        refuse("Name either files (-f FILE) or a running SpeculativeDeployment (--live NAME).")
+    if engine and image:
+        refuse("Give either --engine PYTHON or --image.")
+
+
 @app.command()
 def check_command(
     files: Files = None,
@@ -272,6 +260,17 @@ def check_command(
         typer.Option(
             "--server", help="Have the cluster's API server judge the objects too, by dry runs."
         ),
+    ] = False,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="PYTHON",
+            help="Have the vLLM of this Python judge the arguments too, such as python3.",
+        ),
+    ] = "",
+    image: Annotated[
+        bool,
+        typer.Option("--image", help="The same, of the engine's image, in a Job without a GPU."),
     ] = False,
     namespace: Namespace = "",
     context: Context = "",
@@ -308,8 +307,7 @@ def check_command(
     0 and at the deepest depth in force. Exit codes: 0, the same tokens; 1, not so; 2, not checked.
     """
     manifests = named(files, filename)
-    if bool(manifests) == bool(live):
-        refuse("Name either files (-f FILE) or a running SpeculativeDeployment (--live NAME).")
+    _refuse_both(files=bool(manifests), live=bool(live), engine=bool(engine), image=image)
     if live:
         raise typer.Exit(
             live_check(
@@ -329,6 +327,15 @@ def check_command(
                     judgement, namespace=namespace, context=context, kubeconfig=kubeconfig
                 )
                 report = with_answer(report, answer)
+            if (engine or image) and not judgement.errors:
+                report = with_vllm(
+                    *(report, judgement.candidate),
+                    python=engine,
+                    offline=offline,
+                    namespace=namespace,
+                    context=context,
+                    kubeconfig=kubeconfig,
+                )
         else:
             refusals = findings(document.parsed)
             report = CheckReport(file=document.where, verdict="refused", findings=refusals)

@@ -5,7 +5,7 @@ meaning or goes; fields may be added without that.
 """
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import accumulate
 from typing import Final, Literal
@@ -15,7 +15,10 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from fathom.api.problem import Problem, Severity
-from fathom.text import counted
+from fathom.cli.engine_check import RULE, EngineAnswer, RoleAnswer
+from fathom.engine.start import engine_version, parsed_version
+from fathom.text import counted, shortened
+from fathom.validation.candidate import Candidate
 
 
 class Output(StrEnum):
@@ -29,6 +32,13 @@ class Output(StrEnum):
 MOST_LINES: Final = 30
 """Lines of one resource, without `-v`."""
 COLUMNS: Final = 100
+_CANNOT_TELL: Final = (
+    "A machine without a GPU cannot say whether memory suffices, which kernels and attention "
+    "backends there are, and whether the weights load."
+)
+_NOTHING: Final = ("", "")
+_LONGEST: Final = 800
+"""Characters of what another program says."""
 _OF_FACTS: Final = 8
 """Lines that findings leave for what is known."""
 
@@ -163,3 +173,97 @@ def _wrapped(text: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def with_engine(
+    report: CheckReport, candidate: Candidate, answer: EngineAnswer, *, own_image: bool
+) -> CheckReport:
+    """The same, with what vLLM says of it.
+
+    Args:
+        report: of a resource that is not refused.
+        candidate: the resource.
+        answer: vLLM's.
+        own_image: whether it is the vLLM of the engine's image, and so the one that the pods run.
+    """
+    other = _other_version(candidate, answer.vllm, own_image=own_image)
+    certain = own_image or (not other and candidate.vllm_decides)
+    found = [_warning(candidate, other)] if other else []
+    for (by_what, error), whose in _alike(answer, lambda each: (each.refused_by, each.error)):
+        message = (
+            f"vLLM {answer.vllm} refuses {whose} (its {by_what}): "
+            f"{_sentence(error)} Change it, or the engine ends when it starts."
+        )
+        error_of = Finding(rule=RULE, severity="error", field="spec.engine.args", message=message)
+        found.append(error_of if certain else _warning(candidate, message))
+    refused = any(each.severity == "error" for each in found)
+    ordered = sorted((*report.findings, *found), key=lambda each: each.severity != "error")
+    facts = (Fact(label=RULE, text=text) for text in _facts(answer))
+    return report.model_copy(
+        update={
+            "verdict": "refused" if refused else report.verdict,
+            "findings": tuple(ordered),
+            # First, as the last ones are cut off where there are many.
+            "facts": (*facts, *report.facts),
+        }
+    )
+
+
+def _warning(candidate: Candidate, message: str) -> Finding:
+    return Finding(
+        rule=RULE,
+        severity="warning",
+        field="spec.engine.args",
+        message=message,
+        silenced=candidate.silenced(RULE),
+    )
+
+
+def _other_version(candidate: Candidate, asked: str, *, own_image: bool) -> str:
+    """That the pods run, or get the arguments of, another vLLM than was asked; empty: they do not.
+
+    A build (`0.32.0+cpu`) makes no difference.
+    """
+    runs, found = engine_version(candidate.spec.engine), parsed_version(asked)
+    if runs is not None and found is not None and runs.public == found.public:
+        return ""
+    if own_image:
+        known = f"is taken for {runs}" if runs else "is of no release that Fathom knows of"
+        return f"the image has vLLM {asked}, and {known}: set spec.engine.version."
+    known = f"the pods run {runs}" if runs else "which one the pods run, the spec does not say"
+    return f"asked vLLM {asked}; {known}, so nothing that it refuses is an error."
+
+
+def _facts(answer: EngineAnswer) -> Iterator[str]:
+    takes = [r for r, each in answer.answers.items() if not (each.refused_by or each.unknown)]
+    if takes:
+        yield (
+            f"vLLM {answer.vllm} takes {_whose(takes, answer)} (its parser and its configuration). "
+            f"{_CANNOT_TELL}"
+        )
+    for (unknown, _), whose in _alike(answer, lambda each: (each.unknown, "")):
+        yield (
+            f"the parser of vLLM {answer.vllm} takes {whose}; what its "
+            f"configuration says is not known: {_sentence(unknown)}"
+        )
+
+
+def _alike(
+    answer: EngineAnswer, said: Callable[[RoleAnswer], tuple[str, str]]
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """Each thing that is said of some pods, and of whose arguments."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for role, each in answer.answers.items():
+        found.setdefault(said(each), []).append(role)
+    for text, roles in found.items():
+        if text != _NOTHING:
+            yield text, _whose(roles, answer)
+
+
+def _whose(roles: Sequence[str], answer: EngineAnswer) -> str:
+    return f"the arguments of {' and '.join(roles)}" if len(answer.answers) > 1 else "the arguments"
+
+
+def _sentence(text: str) -> str:
+    flat = shortened(" ".join(text.split()), _LONGEST)
+    return flat if flat.endswith(".") else f"{flat}."

@@ -1,14 +1,15 @@
-"""Reads what `explain`, `status` and the like show. Never writes."""
+"""Reaches a cluster, and reads what `explain`, `status` and the like show. Never writes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fathom.adapters import kube_config
+from fathom.adapters.jobs import JobCluster, PodLog
 from fathom.adapters.kube import Kube
-from fathom.adapters.ports import KubePort
+from fathom.adapters.ports import KubePort, SystemClock
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, ConditionType
 from fathom.api.problem import Problem
@@ -70,6 +71,38 @@ async def connected(kubeconfig: Path | None, context: str) -> AsyncIterator[Kube
     configuration = await kube_config.load(kubeconfig, context)
     async with kube_config.client(configuration) as api:
         yield Kube(api)
+
+
+@asynccontextmanager
+async def connected_for_jobs(kubeconfig: Path | None, context: str) -> AsyncIterator[JobCluster]:
+    """The same, for whoever makes a Job.
+
+    Raises:
+        NoClusterError: it names none.
+    """
+    configuration = await kube_config.load(kubeconfig, context)
+    async with kube_config.client(configuration) as api:
+        yield JobCluster(kube=Kube(api), logs=PodLog(api), clock=SystemClock())
+
+
+def placed(
+    sd: SpeculativeDeployment, *, namespace: str, context: str, kubeconfig: Path | None
+) -> SpeculativeDeployment:
+    """The resource of a manifest, in a namespace.
+
+    Args:
+        sd: it may name one.
+        namespace: for one that names none; empty: the context's.
+        context: of the kubeconfig; empty: its current one.
+        kubeconfig: None: as kubectl finds it.
+
+    Raises:
+        NoClusterError: there is no such kubeconfig or context.
+    """
+    if sd.metadata.namespace:
+        return sd
+    found = namespace or kube_config.namespace(kubeconfig, context)
+    return replace(sd, metadata=sd.metadata.model_copy(update={"namespace": found}))
 
 
 async def read_resource(kube: KubePort, key: ObjectKey) -> LiveResource | None:

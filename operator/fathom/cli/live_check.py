@@ -23,7 +23,8 @@ from fathom.adapters.kube import Kube
 from fathom.adapters.ports import Clock, DryRunPort, KubeError, KubePort, SystemClock
 from fathom.api import names
 from fathom.api.status import QualityResult, QualityStatus
-from fathom.cli.cluster import connected
+from fathom.cli.check_report import CheckReport, Fact, Finding
+from fathom.cli.cluster import connected, placed
 from fathom.cli.options import refuse, refusing
 from fathom.cli.resources import REFUSED, Judgement
 from fathom.cli.target import annotate
@@ -142,11 +143,10 @@ def server_answer(
     """
     with refusing():
         candidate = judgement.candidate
-        if not (metadata := candidate.resource.metadata).namespace:
-            found = namespace or kube_config.namespace(kubeconfig, context)
-            metadata = metadata.model_copy(update={"namespace": found})
-            resource = replace(candidate.resource, metadata=metadata)
-            candidate = replace(candidate, resource=resource)
+        resource = placed(
+            candidate.resource, namespace=namespace, context=context, kubeconfig=kubeconfig
+        )
+        candidate = replace(candidate, resource=resource)
 
         async def asked() -> ServerAnswer:
             configuration = await kube_config.load(kubeconfig, context)
@@ -154,6 +154,25 @@ def server_answer(
                 return await answer_of_server(Kube(api), candidate)
 
         return asyncio.run(asked())
+
+
+def with_answer(report: CheckReport, answer: ServerAnswer) -> CheckReport:
+    """The same, with what an API server said to dry runs of it."""
+    refused = tuple(
+        Finding(rule="api-server", severity="error", field=each.what, message=each.why)
+        for each in answer.refused
+    )
+    facts = [Fact(label="server", text=each) for each in answer.not_asked]
+    if not refused:
+        taken = f"it would take all {answer.taken} objects (dry run)."
+        facts.append(Fact(label="server", text=taken))
+    return report.model_copy(
+        update={
+            "verdict": "refused" if refused else report.verdict,
+            "findings": (*refused, *report.findings),
+            "facts": (*report.facts, *facts),
+        }
+    )
 
 
 async def answer_of_server(kube: DryRunPort, candidate: Candidate) -> ServerAnswer:

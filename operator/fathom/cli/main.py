@@ -43,7 +43,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "rollout": "fathom.cli.rollout",
         "replay": "fathom.replay.command",
         "report": "fathom.replay.report",
-        "run": "fathom.runtime.command",
+        "run": "fathom.runtime.main",
         "bench": "fathom.bench.command",
         "local": "local_cluster.cli",
     }

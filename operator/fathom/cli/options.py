@@ -1,6 +1,7 @@
 """Options that several commands share, how they refuse, and what a shell completes."""
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
@@ -17,6 +18,8 @@ from fathom.cli.resources import REFUSED
 
 TIMEOUT_S: Final = 2.0
 """Longer than that, nobody waits for a Tab."""
+ENDED: Final = 143
+"""Exit code: it was told to end."""
 Namespace = Annotated[
     str, typer.Option("-n", "--namespace", help="Default: the context's, as with kubectl.")
 ]
@@ -85,3 +88,14 @@ def kube_sentence(error: KubeError) -> str:
     if error.forbidden:
         return f"The API server does not let you do this: {error.message}"
     return f"The API server cannot be asked: {error.message}"
+
+
+def end_when_told() -> None:
+    """A job of CI that is cancelled, and a terminal that is closed, end it as Ctrl-C does.
+
+    Not where whoever started it, such as `nohup`, has said that it shall go on.
+    """
+    if (task := asyncio.current_task()) is not None:
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(each) is not signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(each, task.cancel)

@@ -76,7 +76,7 @@ def _pod(sd: SpeculativeDeployment, fetch: Fetch, program: FetchProgram) -> dict
         "restartPolicy": "OnFailure",
         # As the engine: what it fetches has to be the engine's to read, and to add to.
         "securityContext": {**pod_security(sd.spec.engine.user), **own_security},
-        "nodeSelector": _node_selector(sd),
+        "nodeSelector": node_selector(sd),
         "tolerations": node_tolerations(sd.spec.node_pool),
         "containers": [_container(sd, fetch)],
         "volumes": [
@@ -90,7 +90,7 @@ def _pod(sd: SpeculativeDeployment, fetch: Fetch, program: FetchProgram) -> dict
     }
 
 
-def _node_selector(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
+def node_selector(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     """The image's architecture, and what the user requires of nodes, such as a zone.
 
     No GPU: a node without one can fetch as well, and is easier to have.

@@ -6,10 +6,12 @@ import signal
 import uuid
 from collections.abc import Callable, Coroutine
 from functools import partial
+from pathlib import Path
 from socket import gethostname, has_dualstack_ipv6
-from typing import Final
+from typing import Annotated, Final
 
 import structlog
+import typer
 from aiohttp import web
 from kubernetes.aio.client import ApiClient, Configuration
 from prometheus_client import ProcessCollector, start_http_server
@@ -33,7 +35,7 @@ from fathom.runtime.informer import informed
 from fathom.runtime.leadership import LeadershipLostError, Tenure, lead_from_a_thread
 from fathom.runtime.loop_registry import Loops
 from fathom.runtime.measurement_sources import MetricsSources
-from fathom.runtime.options import RunOptions, configure_logs
+from fathom.runtime.options import LogFormat, RunOptions, configure_logs
 from fathom.runtime.page_server import Pages, serve_page
 from fathom.runtime.ports import World
 from fathom.runtime.process_limits import (
@@ -55,7 +57,10 @@ _PROMETHEUS_CONNECTIONS: Final = 256
 """A resource asks by one at a time; a source that hangs keeps its own for ten seconds."""
 LONGEST_EXIT_S: Final = 10.0
 """Whatever hangs then hangs no longer: who has lost the lease must go."""
+_DEFAULTS: Final = RunOptions()
 _log: Final = structlog.get_logger(__name__)
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 async def serve_health(loops: Loops, is_ready: Callable[[], bool], port: int) -> web.AppRunner:
@@ -269,3 +274,60 @@ async def _when_leading(
         work=work,
         tenure=tenure,
     )
+
+
+@app.command()
+def run_command(
+    *,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("-n", "--namespace", help="Serve this namespace only; may be repeated."),
+    ] = None,
+    leader_elect: Annotated[
+        bool | None,
+        typer.Option(
+            "--leader-elect/--no-leader-elect",
+            help="Hold a lease, so that a second operator may stand by. Default: in a pod.",
+        ),
+    ] = None,
+    lease_name: Annotated[str, typer.Option(help="Name of the lease.")] = _DEFAULTS.lease_name,
+    lease_namespace: Annotated[
+        str, typer.Option(envvar="POD_NAMESPACE", help="Where the lease is.")
+    ] = "",
+    health_port: Annotated[
+        int, typer.Option(help="Port of /healthz and /readyz; 0: none.")
+    ] = _DEFAULTS.health_port,
+    metrics_port: Annotated[
+        int, typer.Option(help="Port of the operator's own /metrics; 0: none.")
+    ] = _DEFAULTS.metrics_port,
+    page_port: Annotated[
+        int, typer.Option(help="Port of the page for people; 0: none.")
+    ] = _DEFAULTS.page_port,
+    page_host: Annotated[
+        str, typer.Option(help="The address that the page listens on; empty: every one.")
+    ] = _DEFAULTS.page_host,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="How to log, to stderr.")
+    ] = _DEFAULTS.log_format,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="KUBECONFIG", help="Default: the pod's service account, or ~/.kube/config."
+        ),
+    ] = None,
+) -> None:
+    """Run the operator until it is stopped; what runs in the cluster is left as it is."""
+    in_a_pod = bool(lease_namespace)
+    options = RunOptions(
+        namespaces=tuple(namespace or ()),
+        leader_elect=in_a_pod if leader_elect is None else leader_elect,
+        lease_name=lease_name,
+        lease_namespace=lease_namespace or _DEFAULTS.lease_namespace,
+        health_port=health_port,
+        metrics_port=metrics_port,
+        page_port=page_port,
+        page_host=page_host,
+        log_format=log_format,
+        kubeconfig=kubeconfig,
+    )
+    raise typer.Exit(run(options))
