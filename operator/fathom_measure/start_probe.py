@@ -97,8 +97,6 @@ def as_on_a_gpu() -> None:
     replaced: dict[str, Callable[..., Any]] = {
         "check_and_update_config": lambda _cls, _config: None,
         "support_static_graph_mode": lambda _cls: True,
-        # Kernels for GPUs are not those for CPUs.
-        "verify_quantization": lambda _cls, _quantization: None,
     }
     for method, replacement in replaced.items():
         if not hasattr(platform, method):

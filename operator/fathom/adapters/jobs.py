@@ -85,15 +85,18 @@ async def make(
     Raises:
         KubeError: one cannot be made; nothing is left then.
     """
+    made: Manifest | None = None
     try:
         made = await cluster.kube.create(JOB, job)
         uid = Meta.model_validate(made["metadata"]).uid
         owner = owned_by(JOB.api_version, JOB.kind, place_of(job)[1], uid)
         await cluster.kube.create(CONFIG_MAP, code(owner))
-    except BaseException:
+    except BaseException as error:
         # Also when nobody waits any longer, or no answer came: the Job may be there anyway,
         # and without its code the pod would wait for ever.
-        await remove()
+        refused = made is None and isinstance(error, KubeError) and error.forbidden
+        if not refused:
+            await remove()
         raise
 
 

@@ -146,6 +146,8 @@ async def test_whatever_vllm_logs_around_it_the_answer_is_found(fake: Fake) -> N
         ("sys.exit('Illegal instruction')", "ended with code 1 before it answered: Illegal instr"),
         ("os.abort()", "ended with code -6 before it answered: it wrote nothing"),
         (f"print({PREFIX!r} + '[1]')", "ended with code 0 before it answered"),
+        # No more than an end of what it writes is kept.
+        (f"{answers(vllm='0.32.0')}; print('x' * 1_000_000)", "ended with code 0 before it"),
         (answers(failure="it has no vLLM"), "cannot ask vLLM: it has no vLLM. Name the Python"),
     ],
 )
