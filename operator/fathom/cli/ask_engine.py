@@ -52,7 +52,7 @@ ROOM_S: Final = 180.0
 """That its pod may have trouble to start."""
 EVERY_S: Final = 2.0
 _MOST_BYTES: Final = 256 << 10
-"""At the end of what is written: the answer comes last."""
+"""What is kept of what a program writes: its end, as the answer comes last."""
 
 
 async def ask_python(

@@ -32,9 +32,9 @@ class Output(StrEnum):
 MOST_LINES: Final = 30
 """Lines of one resource, without `-v`."""
 COLUMNS: Final = 100
-_CANNOT_TELL: Final = (
-    "A machine without a GPU cannot say whether memory suffices, which kernels and attention "
-    "backends there are, and whether the weights load."
+_NOT_WITHOUT_A_GPU: Final = (
+    "Not known without a GPU: whether memory suffices, which kernels and attention backends there "
+    "are, and whether the weights load."
 )
 _NOTHING: Final = ("", "")
 _LONGEST: Final = 800
@@ -239,7 +239,7 @@ def _facts(answer: EngineAnswer) -> Iterator[str]:
     if takes:
         yield (
             f"vLLM {answer.vllm} takes {_whose(takes, answer)} (its parser and its configuration). "
-            f"{_CANNOT_TELL}"
+            f"{_NOT_WITHOUT_A_GPU}"
         )
     for (unknown, _), whose in _alike(answer, lambda each: (each.unknown, "")):
         yield (

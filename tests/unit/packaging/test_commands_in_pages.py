@@ -69,7 +69,7 @@ def runs_here(command: ShownCommand) -> bool:
         case ("make",):
             return True
         case ("fathom", "check" | "render" | "replay", *rest):
-            return not {"--live", "--prometheus", "--server"} & {*rest}
+            return not {"--live", "--prometheus", "--server", "--engine", "--image"} & {*rest}
         case ("fathom", "report", *rest):
             return "--recording" in rest
         case _:
