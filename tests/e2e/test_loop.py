@@ -5,6 +5,7 @@ How little is written, under traffic and after it: tests/cluster/test_operator_t
 
 import datetime as dt
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,14 +52,16 @@ async def test_the_example_reaches_ready_with_conditions_that_say_so(stage: Demo
 
 async def test_get_sd_answers_at_a_glance(stage: DemoStage) -> None:
     columns = await table(stage)
-    assert list(columns)[:9] == [
-        "Name", "Ready", "Reason", "Depth", "Accept", "Gain", "Tuning", "Age", "Model",
+    assert list(columns)[:10] == [
+        "Name", "Ready", "Reason", "Depth", "Accept", "Gain", "Tuning", "Watched", "Age", "Model",
     ]  # fmt: skip
     assert columns["Ready"] == "2/2"
     assert columns["Reason"] == "AllReplicasReady"
     assert columns["Model"] == "/models/target"
     assert columns["Depth"] == "3"
     assert columns["Tuning"].startswith("Auto/")
+    # An age, of ten minutes at most.
+    assert re.fullmatch(r"\d+s|\d+m(\d+s)?", columns["Watched"])
 
 
 async def test_a_newcomer_sees_depth_move_and_keeps_the_report(
