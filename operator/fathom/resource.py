@@ -1,6 +1,6 @@
 """The whole resource, and how it is read: a manifest becomes a model, or a list of problems."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Final, Literal
@@ -23,7 +23,7 @@ from fathom.api.newer_release import Pruned, pruned
 from fathom.api.problem import Problem
 from fathom.api.refusals import refusals
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
+from fathom.api.status import Condition, GainedStatus, SpeculativeDeploymentStatus
 from fathom.engine.profile import EngineProfile, profile_of
 from fathom.times import unix_seconds
 
@@ -153,12 +153,16 @@ def standing(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[str, ..
     """
     since = unwatched_since(status, now_s)
     unwatched = (f"Unwatched since {since}",) if since else ()
-    return unwatched + tuple(
-        f"{each.type}/{each.reason}"
-        for each in status.conditions
-        if each.status is ConditionStatus.TRUE
-        and (each.type is ConditionType.DEGRADED or isinstance(each.type, AlarmKind))
-    )
+    return (*unwatched, *(f"{each.type}/{each.reason}" for each in alarming(status)))
+
+
+def alarming(status: SpeculativeDeploymentStatus) -> Iterator[Condition]:
+    """Conditions that somebody should look at: active alarms, and Degraded."""
+    for each in status.conditions:
+        if each.status is ConditionStatus.TRUE and (
+            each.type is ConditionType.DEGRADED or isinstance(each.type, AlarmKind)
+        ):
+            yield each
 
 
 def why_not_live(resource: SpeculativeDeployment, status: SpeculativeDeploymentStatus) -> str:

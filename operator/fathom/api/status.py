@@ -296,6 +296,10 @@ class SpeculativeDeploymentStatus(ApiModel):
     """When an operator last reconciled it: written with whatever else is, and by itself every ten
     minutes. Older than 25 minutes: no operator watches, and all the rest is from then."""
 
+    def condition(self, kind: ConditionType | AlarmKind) -> Condition | None:
+        """What it says of one subject; None: nothing."""
+        return next((each for each in self.conditions if each.type == kind), None)
+
     @property
     def comparison(self) -> ComparisonStatus | None:
         """The one replica that is compared, whatever it has otherwise; None: there is none."""

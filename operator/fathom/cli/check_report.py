@@ -175,6 +175,25 @@ def _wrapped(text: str) -> list[str]:
     )
 
 
+def with_found(report: CheckReport, found: Iterable[Finding], facts: Iterable[Fact]) -> CheckReport:
+    """The same, with what somebody else found of it, errors first.
+
+    Args:
+        report: of a resource.
+        found: what is added; an error refuses it.
+        facts: all that is known now.
+    """
+    findings = sorted((*report.findings, *found), key=lambda each: each.severity != "error")
+    refused = bool(findings) and findings[0].severity == "error"
+    return report.model_copy(
+        update={
+            "verdict": "refused" if refused else report.verdict,
+            "findings": tuple(findings),
+            "facts": tuple(facts),
+        }
+    )
+
+
 def with_engine(
     report: CheckReport, candidate: Candidate, answer: EngineAnswer, *, own_image: bool
 ) -> CheckReport:
@@ -196,17 +215,9 @@ def with_engine(
         )
         error_of = Finding(rule=RULE, severity="error", field="spec.engine.args", message=message)
         found.append(error_of if certain else _warning(candidate, message))
-    refused = any(each.severity == "error" for each in found)
-    ordered = sorted((*report.findings, *found), key=lambda each: each.severity != "error")
     facts = (Fact(label=RULE, text=text) for text in _facts(answer))
-    return report.model_copy(
-        update={
-            "verdict": "refused" if refused else report.verdict,
-            "findings": tuple(ordered),
-            # First, as the last ones are cut off where there are many.
-            "facts": (*facts, *report.facts),
-        }
-    )
+    # First, as the last ones are cut off where there are many.
+    return with_found(report, found, (*facts, *report.facts))
 
 
 def _warning(candidate: Candidate, message: str) -> Finding:

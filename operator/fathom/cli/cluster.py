@@ -49,8 +49,7 @@ class Reported:
 
     def condition(self, kind: ConditionType | AlarmKind) -> Condition | None:
         """What it says of one subject; None: nothing."""
-        conditions = self.status.conditions if self.status else ()
-        return next((each for each in conditions if each.type == kind), None)
+        return self.status.condition(kind) if self.status else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from fathom.adapters.kube import Kube
 from fathom.adapters.ports import Clock, DryRunPort, KubeError, KubePort, SystemClock
 from fathom.api import names
 from fathom.api.status import QualityResult, QualityStatus
-from fathom.cli.check_report import CheckReport, Fact, Finding
+from fathom.cli.check_report import CheckReport, Fact, Finding, with_found
 from fathom.cli.cluster import connected, placed
 from fathom.cli.options import refuse, refusing
 from fathom.cli.resources import REFUSED, Judgement
@@ -166,13 +166,7 @@ def with_answer(report: CheckReport, answer: ServerAnswer) -> CheckReport:
     if not refused:
         taken = f"it would take all {answer.taken} objects (dry run)."
         facts.append(Fact(label="server", text=taken))
-    return report.model_copy(
-        update={
-            "verdict": "refused" if refused else report.verdict,
-            "findings": (*refused, *report.findings),
-            "facts": (*report.facts, *facts),
-        }
-    )
+    return with_found(report, refused, (*report.facts, *facts))
 
 
 async def answer_of_server(kube: DryRunPort, candidate: Candidate) -> ServerAnswer:

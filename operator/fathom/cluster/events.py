@@ -100,7 +100,7 @@ def transitions(
 
 
 def _all_ready(status: SpeculativeDeploymentStatus) -> bool:
-    ready = next((each for each in status.conditions if each.type is ConditionType.READY), None)
+    ready = status.condition(ConditionType.READY)
     return ready is None or (
         ready.status is ConditionStatus.TRUE or ready.reason == Reason.SCALED_TO_ZERO
     )
@@ -108,7 +108,7 @@ def _all_ready(status: SpeculativeDeploymentStatus) -> bool:
 
 def _waits(new: SpeculativeDeploymentStatus, old: Condition | None) -> tuple[Event, ...]:
     """What a resource that serves nobody yet waits for, each time that this becomes another."""
-    now = next((each for each in new.conditions if each.type is ConditionType.PROGRESSING), None)
+    now = new.condition(ConditionType.PROGRESSING)
     if now is None or now.reason not in _WAITS or (old is not None and old.reason == now.reason):
         return ()
     return (Event(Severity.NORMAL, now.reason, now.message),)
@@ -129,7 +129,7 @@ def _warned(
 
 def _pause(new: SpeculativeDeploymentStatus, old: Condition | None) -> tuple[Event, ...]:
     """That a person has paused it, or ended that."""
-    now = next((each for each in new.conditions if each.type is ConditionType.PROGRESSING), None)
+    now = new.condition(ConditionType.PROGRESSING)
     is_paused, was_paused = (
         each is not None and each.reason == Reason.PAUSED for each in (now, old)
     )

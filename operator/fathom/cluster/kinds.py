@@ -151,7 +151,7 @@ def wanted_optional(spec: SpeculativeDeploymentSpec) -> frozenset[Kind]:
     return frozenset(kind for kind, choice in asked.items() if choice is AutoOrNever.AUTO)
 
 
-def skipped(
+def left_out(
     spec: SpeculativeDeploymentSpec, served: ServedApis, usable: Collection[Kind]
 ) -> tuple[str, ...]:
     """One sentence for each thing that is left out; empty: nothing is.
@@ -161,11 +161,11 @@ def skipped(
         served: what the cluster has.
         usable: the optional kinds that the operator may use in it.
     """
-    left_out = wanted_optional(spec).difference(usable)
+    unusable = wanted_optional(spec).difference(usable)
     return tuple(
         f"No {kind.kind}, as {_cause(kind, served)}: {_CONSEQUENCE[kind]}"
         for kind in OPTIONAL_KINDS
-        if kind in left_out
+        if kind in unusable
     )
 
 

@@ -12,8 +12,8 @@ from fathom.resource import (
     NOT_MEASURED,
     UNKNOWN,
     SpeculativeDeployment,
+    alarming,
     gained_in_words,
-    standing,
     unwatched_in_words,
     unwatched_since,
     why_not_live,
@@ -161,10 +161,9 @@ def _measured_only(row: SurfaceRow) -> SurfaceRow:
 def _alarms(status: SpeculativeDeploymentStatus, now_s: float) -> Iterator[Fact]:
     if since := unwatched_since(status, now_s):
         yield Fact("Unwatched", unwatched_in_words(since))
-    names = standing(status, now_s)
-    for each in status.conditions:
-        if (name := f"{each.type}/{each.reason}") in names:
-            yield Fact(f"{name} since {each.last_transition_time}", each.message)
+    for each in alarming(status):
+        name = f"{each.type}/{each.reason} since {each.last_transition_time}"
+        yield Fact(name, each.message)
 
 
 def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:

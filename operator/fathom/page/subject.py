@@ -138,21 +138,23 @@ def overview_of(
         now_s: Unix seconds.
         number: the page of it, from 1; one beyond the last is the last.
     """
-    listed = [(not standing(status, now_s), key, status) for key, status in found]
-    listed.sort(key=lambda each: each[:2])
+    listed = [(standing(status, now_s), key, status) for key, status in found]
+    listed.sort(key=lambda each: (not each[0], each[1]))
     pages = pages_of(len(listed))
     number = max(1, min(number, pages))
     part = listed[(number - 1) * MOST_ROWS : number * MOST_ROWS]
     return Overview(
-        rows=tuple(_row(key, status, now_s) for _, key, status in part),
+        rows=tuple(_row(key, status, alarms) for alarms, key, status in part),
         number=number,
         pages=pages,
         resources=len(listed),
-        troubled=sum(not well for well, _, _ in listed),
+        troubled=sum(bool(alarms) for alarms, _, _ in listed),
     )
 
 
-def _row(key: ObjectKey, status: SpeculativeDeploymentStatus, now_s: float) -> OverviewRow:
+def _row(
+    key: ObjectKey, status: SpeculativeDeploymentStatus, alarms: tuple[str, ...]
+) -> OverviewRow:
     measured = status.measured
     return OverviewRow(
         namespace=key.namespace,
@@ -163,5 +165,5 @@ def _row(key: ObjectKey, status: SpeculativeDeploymentStatus, now_s: float) -> O
         speed=str(measured.tokens_per_second) if measured.at else UNKNOWN,
         gain=f"{measured.gain_percent} %" if measured.gain_percent else UNKNOWN,
         tuning=status.tuning.summary or UNKNOWN,
-        alarms=standing(status, now_s),
+        alarms=alarms,
     )

@@ -113,7 +113,7 @@ def applied(
         document=document,
         decided=decided,
         changed=changed,
-        nudges=_nudges(objects, document, decision, now_s) if decided else (),
+        nudges=_nudges(objects, document, decision, now_s, changed=changed) if decided else (),
         # Only once its record is written: a second one must not follow by mistake.
         restart=(
             deleted(objects, POD, pod, writes.refresh.why) if pod is not None and recorded else None
@@ -143,11 +143,14 @@ def _nudges(
     document: DepthDocument | None,
     decision: TuningDecision,
     now_s: float,
+    *,
+    changed: bool,
 ) -> tuple[Patch, ...]:
     """For pods whose depths a written document changed, or for all when the tuner asks again."""
-    if document is None:
-        return ()
     again_at_s = now_s if decision.action is Action.POKE else None
+    # Each pod's schedule would be compared in each reconcile.
+    if document is None or not (changed or again_at_s is not None):
+        return ()
     return tuple(depth_nudges(objects, objects.depth, document, again_at_s=again_at_s))
 
 

@@ -13,7 +13,7 @@ from fathom.api.status import (
     QualityStatus,
     RolloutStatus,
 )
-from fathom.cluster.kinds import skipped
+from fathom.cluster.kinds import left_out
 from fathom.cluster.snapshot import Objects, Snapshot
 from fathom.engine.depth import DepthDocument
 from fathom.engine.report import Difference, EngineReport, differences
@@ -121,7 +121,7 @@ def findings_of(
         taken=applied.writes.taken,
         weights=fetch.status,
         weights_trouble=fetch.trouble,
-        left_out=skipped(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
+        left_out=left_out(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
         without_effect=_without_effect(snapshot.objects),
         not_obeyed=decision.not_obeyed,
         differing=differing_engines(snapshot, desired),

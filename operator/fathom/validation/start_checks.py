@@ -30,7 +30,7 @@ from fathom.manifests.template_parts import POD_TEMPLATE, WORKER_TEMPLATE, parts
 from fathom.validation.candidate import Candidate
 
 _ADAPTIVE_FIELD: Final = "spec.speculation.adaptiveVerification"
-READ: Final = SpecifierSet(">=0.28.0,<0.34")
+_READ: Final = SpecifierSet(">=0.28.0,<0.34")
 """Releases that were read for this. Of others nothing is said."""
 _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off"})
 _STRICT: Final = "--fail-on-environ-validation"
@@ -51,7 +51,7 @@ _ON_V1_BY_ITSELF: Final = SpecifierSet(">=0.32.0")
 
 def was_read(version: Version | None) -> bool:
     """Whether what is known of those releases may hold: for one of them, or one not known."""
-    return version is None or has_release(READ, version)
+    return version is None or has_release(_READ, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +245,7 @@ def model_runner(candidate: Candidate) -> Iterator[Problem]:
     tests/engine/test_parser_matrix.py asks vLLM.
     """
     spec, start, version = candidate.spec, candidate.engine.start, candidate.engine.version
-    if version is None or not has_release(READ, version):
+    if version is None or not has_release(_READ, version):
         return
     asked = stated_model_runner(spec)
     if asked == 1 or (start.model_runner_v1 and has_release(_ON_V1_BY_ITSELF, version)):

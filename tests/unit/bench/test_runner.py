@@ -1,21 +1,19 @@
 """A bench is carried out: what is made, watched, kept and removed, and what ends it early."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from fathom.adapters.jobs import JobCluster
 from fathom.adapters.ports import KubeError
 from fathom.bench.log import Heard
 from fathom.bench.planning import planned
 from fathom.bench.request import BenchRefusedError, BenchRequest
 from fathom.bench.result import found
 from fathom.bench.runner import follow, keep, remove, start, under_way
-from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, Kind
+from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, Kind
 from fathom.cluster.manifest import Manifest
-from support.fake_kube import FakeKube
+from support.job_scene import JobScene
 from support.loop_harness import ManualClock
 from unit.bench.benches import BUNDLE, PROGRAM, log, result_line, sample
 
@@ -24,31 +22,12 @@ ENDED = '{"said":"end"}'
 
 
 @dataclass
-class Scene:
-    """A user who waits, and a cluster that goes on with each pause."""
+class Scene(JobScene):
+    """It benches."""
 
-    goes_on: Callable[["Scene"], None] = lambda _: None
-    kube: FakeKube = field(default_factory=FakeKube)
-    clock: ManualClock = field(default_factory=ManualClock)
-    log: str = ""
-    pauses: int = 0
+    job_name = "kimi-bench"
+
     said: list[Heard] = field(default_factory=list)
-    unreadable: KubeError | None = None
-
-    @property
-    def cluster(self) -> JobCluster:
-        return JobCluster(kube=self.kube, logs=self, clock=self.clock, pause=self.pause)
-
-    async def read(self, namespace: str, pod: str, container: str) -> str:
-        assert (namespace, pod, container) == ("llm", "kimi-bench-x", "vllm")
-        if self.unreadable is not None:
-            raise self.unreadable
-        return self.log
-
-    async def pause(self, seconds: float) -> None:
-        self.clock.at_s += seconds
-        self.pauses += 1
-        self.goes_on(self)
 
     async def start(self, source: str = "random") -> None:
         harness = planned(SD, BenchRequest(prompts=(source,)), BUNDLE)
@@ -56,11 +35,6 @@ class Scene:
 
     async def follow(self, room_s: float = 60.0) -> Heard:
         return await follow(self.cluster, SD, run="r1", room_s=room_s, tell=self.said.append)
-
-    def pod(self, **status: Any) -> None:
-        labels = {"controller-uid": self.kube.find(JOB, "kimi-bench")["metadata"]["uid"]}
-        metadata = {"name": "kimi-bench-x", "namespace": "llm", "labels": labels}
-        self.kube.put(POD, {"metadata": metadata, "status": status})
 
     def job_has(self, condition: str, message: str = "") -> None:
         self.kube.put(

@@ -1,13 +1,11 @@
 """`fathom check --image`: the Job that asks the engine's image, and how it is waited for."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from kubernetes.aio.client import models
 
-from fathom.adapters.jobs import JobCluster
 from fathom.adapters.ports import KubeError
 from fathom.cli.ask_engine import ROOM_S, ask_image
 from fathom.cli.engine_check import (
@@ -18,12 +16,12 @@ from fathom.cli.engine_check import (
     check_job,
     question_of,
 )
-from fathom.cluster.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, POD
+from fathom.cluster.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM
 from fathom.engine.plugin import plugin_bundle
 from fathom.resource import SpeculativeDeployment
 from fathom_measure.start_probe import PREFIX
 from manifest_samples import resource
-from support.fake_kube import FakeKube
+from support.job_scene import JobScene
 from support.loop_harness import ManualClock
 
 BUNDLE = plugin_bundle()
@@ -115,34 +113,16 @@ def test_the_job_ends_by_itself_and_its_code_holds_all_that_it_mounts() -> None:
 
 
 @dataclass
-class Scene:
-    """A user who waits, and a cluster that goes on with each pause."""
+class Scene(JobScene):
+    """It asks the engine's image."""
 
-    goes_on: Callable[["Scene"], None] = lambda _: None
-    kube: FakeKube = field(default_factory=FakeKube)
-    clock: ManualClock = field(default_factory=ManualClock)
-    log: str = ""
-    pauses: int = 0
+    job_name = "kimi-check-r1"
+
     told: list[str] = field(default_factory=list)
-
-    async def read(self, namespace: str, pod: str, container: str) -> str:
-        assert (namespace, pod, container) == ("llm", "kimi-check-r1-x", "vllm")
-        return self.log
-
-    async def pause(self, seconds: float) -> None:
-        self.clock.at_s += seconds
-        self.pauses += 1
-        self.goes_on(self)
 
     async def ask(self, changes: dict[str, Any] | None = None) -> EngineAnswer:
         sd = resource(changes)
-        cluster = JobCluster(kube=self.kube, logs=self, clock=self.clock, pause=self.pause)
-        return await ask_image(cluster, sd, question(sd), run="r1", tell=self.told.append)
-
-    def pod(self, **status: Any) -> None:
-        labels = {"controller-uid": self.kube.find(JOB, "kimi-check-r1")["metadata"]["uid"]}
-        metadata = {"name": "kimi-check-r1-x", "namespace": "llm", "labels": labels}
-        self.kube.put(POD, {"metadata": metadata, "status": status})
+        return await ask_image(self.cluster, sd, question(sd), run="r1", tell=self.told.append)
 
     def job_has(self, condition: str, message: str = "") -> None:
         job = self.kube.find(JOB, "kimi-check-r1")

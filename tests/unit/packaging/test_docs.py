@@ -21,7 +21,7 @@ from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
 from fathom.api.crd import custom_resource_definition
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.cluster.kinds import LEADER_WORKER_SET, ServedApis, skipped
+from fathom.cluster.kinds import LEADER_WORKER_SET, ServedApis, left_out
 from fathom.engine.plugin import PluginBundle
 from fathom.manifests.pod_template import pod_template
 from fathom.manifests.services import pod_disruption_budget
@@ -378,7 +378,7 @@ def test_before_the_first_version_the_chart_is_refused() -> None:
 def test_an_api_that_is_missing_is_said_as_its_page_says() -> None:
     sd = resource({"metrics.podMonitor": "Never"})
 
-    (said,) = skipped(sd.spec, ServedApis(kinds=frozenset()), usable=())
+    (said,) = left_out(sd.spec, ServedApis(kinds=frozenset()), usable=())
 
     assert f'"{said}"' in since("`policy/v1`").before
 

@@ -345,12 +345,13 @@ async def test_what_a_person_asks_by_an_annotation_is_urgent_until_it_was_looked
     assert loop.told(generation, {}, "1")
 
 
-async def test_an_edit_goes_before_a_thousand_looks(harness: LoopHarness) -> None:
-    """Its first write comes before the looks that were due before it."""
-    loops, at_work, go_on = Loops(harness.world, AT_ONCE), 0, asyncio.Event()
-    loops.seen(KEY)
-    await until(lambda: harness.metrics.asked, "a pass")
-    read, looked = harness.kube.get, list[str]()
+async def all_turns_taken(harness: LoopHarness, loops: Loops, go_on: asyncio.Event) -> list[str]:
+    """Many resources wait in line, and those whose turn it is until they may go on.
+
+    Returns:
+        Names of those that went on, as they do.
+    """
+    at_work, read, looked = 0, harness.kube.get, list[str]()
 
     async def slow(kind: Kind, namespace: str, name: str) -> Manifest | None:
         nonlocal at_work
@@ -363,6 +364,15 @@ async def test_an_edit_goes_before_a_thousand_looks(harness: LoopHarness) -> Non
     for number in range(10 * PASSES_AT_ONCE):
         loops.seen(ObjectKey("llm", f"resource-{number}"))
     await until(lambda: at_work == PASSES_AT_ONCE, "all turns to be taken")
+    return looked
+
+
+async def test_an_edit_goes_before_a_thousand_looks(harness: LoopHarness) -> None:
+    """Its first write comes before the looks that were due before it."""
+    loops, go_on = Loops(harness.world, AT_ONCE), asyncio.Event()
+    loops.seen(KEY)
+    await until(lambda: harness.metrics.asked, "a pass")
+    looked = await all_turns_taken(harness, loops, go_on)
     harness.edit({"replicas": 3})
     metadata = harness.resource["metadata"]
     loops.changed(KEY, metadata["generation"], {}, metadata["resourceVersion"])
@@ -376,23 +386,11 @@ async def test_an_edit_goes_before_a_thousand_looks(harness: LoopHarness) -> Non
 async def test_who_waits_in_line_already_when_it_is_edited_goes_first(
     harness: LoopHarness,
 ) -> None:
-    loops, at_work, go_on = Loops(harness.world, AT_ONCE), 0, asyncio.Event()
+    loops, go_on = Loops(harness.world, AT_ONCE), asyncio.Event()
     loops.seen(KEY)
     await until(lambda: harness.metrics.asked, "a pass")
     await turns()  # it sleeps by now
-    read, looked = harness.kube.get, list[str]()
-
-    async def slow(kind: Kind, namespace: str, name: str) -> Manifest | None:
-        nonlocal at_work
-        at_work += 1
-        await go_on.wait()
-        looked.append(name)
-        return await read(kind, namespace, name)
-
-    harness.kube.get = slow  # type: ignore[method-assign]
-    for number in range(10 * PASSES_AT_ONCE):
-        loops.seen(ObjectKey("llm", f"resource-{number}"))
-    await until(lambda: at_work == PASSES_AT_ONCE, "all turns to be taken")
+    looked = await all_turns_taken(harness, loops, go_on)
     loops.wake(KEY)
     await turns()  # it waits behind all others
     harness.edit({"replicas": 3})
