@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from fathom.engine.added_graph_sizes import ceiling
 from fathom.engine.argument_parser import performance_mode
 from fathom.engine.capability_table import LIVE_DEPTH
 from fathom.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
 from fathom.engine.depth import DepthRange, depth_at
 from fathom.engine.flags import speculative_config
-from fathom.engine.graph_sizes import ceiling
 from fathom.engine.profile import EngineProfile, profile_of
 from fathom.resource import SpeculativeDeployment, parse
 from fathom.validation.engine_checks import GraphPrice, graph_price

@@ -19,10 +19,10 @@ import pytest
 import yaml
 from packaging.version import Version
 
+from fathom.engine.added_graph_sizes import sets_graphs
 from fathom.engine.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
 from fathom.engine.depth_set import startup_schedule
 from fathom.engine.flags import engine_args
-from fathom.engine.graph_sizes import sets_graphs
 from fathom.engine.profile import EngineProfile
 from fathom.resource import SpeculativeDeployment, parse
 from fathom.rollout.replicas import arm_of

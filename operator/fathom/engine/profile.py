@@ -12,11 +12,11 @@ from functools import cached_property
 from packaging.version import Version
 
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.engine.added_graph_sizes import added_sizes, live_graphs, sets_graphs, static_graphs
 from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.cuda_graphs import Captured, Graphs
 from fathom.engine.depth import Schedule
 from fathom.engine.depth_set import named_depths, startup_schedule
-from fathom.engine.graph_sizes import added_sizes, live_graphs, sets_graphs, static_graphs
 from fathom.engine.live_depth import Refusal, live_depth_refusal, why_not_counted
 from fathom.engine.replica_layout import ReplicaLayout, layout_of
 from fathom.engine.start import EngineStart, start_of

@@ -23,9 +23,9 @@ from fathom.fetch.state import FetchProgram
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.config_maps import depth_config_map, fetch_config_map, plugin_config_map
 from fathom.manifests.fetch_job import cache_claim, fetch_job
-from fathom.manifests.services import pod_disruption_budget, pod_monitor, service, service_account
+from fathom.manifests.services import pod_monitor, service, service_account
 from fathom.manifests.template_parts import part
-from fathom.manifests.workloads import compute_domain, workload
+from fathom.manifests.workloads import compute_domain, pod_disruption_budget, workload
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.plan import first_steps
 from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm

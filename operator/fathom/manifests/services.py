@@ -1,14 +1,14 @@
-"""How a resource is reached, scraped, drained and named: Service, PodMonitor, budget, account."""
+"""How a resource is reached, scraped and named: Service, PodMonitor, account."""
 
 from typing import Final
 
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.cluster.kinds import POD_DISRUPTION_BUDGET, POD_MONITOR, ServedApis
+from fathom.cluster.kinds import POD_MONITOR
 from fathom.cluster.manifest import Manifest
 from fathom.engine.flags import HTTP_PORT
-from fathom.manifests.metadata import child_metadata, group_selector, serving_labels
+from fathom.manifests.metadata import child_metadata, serving_labels
 from fathom.manifests.pod_template import HTTP_PORT_NAME
 from fathom.manifests.template_parts import parts
 from fathom.resource import SpeculativeDeployment
@@ -18,8 +18,6 @@ SCRAPES_PER_WINDOW: Final = 2
 SHORTEST_INTERVAL_S: Final = 5
 LONGEST_INTERVAL_S: Final = 30
 """What is common: dashboards and alarms expect it."""
-_UNHEALTHY_POLICY_SINCE: Final = (1, 27)
-"""Kubernetes 1.26 has the field and drops it unless a gate is opened; older ones refuse it."""
 
 
 def pod_monitor(sd: SpeculativeDeployment) -> Manifest:
@@ -83,34 +81,4 @@ def service_account(sd: SpeculativeDeployment) -> Manifest:
         "kind": "ServiceAccount",
         "metadata": child_metadata(sd, sd.metadata.name),
         "automountServiceAccountToken": False,
-    }
-
-
-def pod_disruption_budget(sd: SpeculativeDeployment, served: ServedApis) -> Manifest:
-    """What drains of nodes may take at a time: as many replicas as a rollout may, but one at least.
-
-    With 0 no node that serves could ever be drained, and trays need maintenance. A replica that is
-    missing for a rollout counts, so that both together stay within the bound.
-
-    A pod that is not ready serves nobody, so it may always go: else two of two replicas that crash
-    would keep their nodes from being drained for ever, and each other from being evicted.
-
-    Where a replica is a group, every pod of it counts: to evict a worker is to restart its group.
-    A Job's pod must not count: Kubernetes knows no scale of a Job, and then lets nobody be evicted.
-    """
-    always: dict[str, JsonValue] = (
-        {"unhealthyPodEvictionPolicy": "AlwaysAllow"}
-        if served.since(_UNHEALTHY_POLICY_SINCE)
-        else {}
-    )
-    serving: dict[str, JsonValue] = {"matchLabels": serving_labels(sd.metadata.name)}
-    return {
-        "apiVersion": POD_DISRUPTION_BUDGET.api_version,
-        "kind": POD_DISRUPTION_BUDGET.kind,
-        "metadata": child_metadata(sd, sd.metadata.name),
-        "spec": {
-            "maxUnavailable": max(1, sd.spec.rollout.max_unavailable),
-            **always,
-            "selector": group_selector(sd) if sd.engine.layout.spans_nodes else serving,
-        },
     }

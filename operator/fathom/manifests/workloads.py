@@ -1,4 +1,4 @@
-"""What holds one revision's pods, and where their templates stand in it."""
+"""What holds one revision's pods, where their templates are in it, and their disruption budget."""
 
 import hashlib
 import json
@@ -8,12 +8,19 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.cluster.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, POD, Kind
+from fathom.cluster.kinds import (
+    COMPUTE_DOMAIN,
+    LEADER_WORKER_SET,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    Kind,
+    ServedApis,
+)
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.plugin import PluginBundle
 from fathom.manifests.cache import fetched_by
-from fathom.manifests.metadata import child_metadata
+from fathom.manifests.metadata import child_metadata, group_selector, serving_labels
 from fathom.manifests.pod_template import pod_template, selector_labels, worker_template
 from fathom.resource import SpeculativeDeployment
 
@@ -21,6 +28,8 @@ PROGRESS_MARGIN_SECONDS: Final = 600
 """For scheduling and pulling the image, before the pod's own start."""
 _GROUP_RESTART: Final = "RecreateGroupOnPodRestart"
 """A rank that comes back alone finds no process group to join: the others wait for the old one."""
+_UNHEALTHY_POLICY_SINCE: Final = (1, 27)
+"""Kubernetes 1.26 has the field and drops it unless a gate is opened; older ones refuse it."""
 _HASH_LENGTH: Final = 16
 """Hex digits: two builds that differ must never seem to agree."""
 _PODS: Final = ("template", "leaderWorkerTemplate")
@@ -235,3 +244,33 @@ def _at(manifest: Manifest, *path: str) -> dict[str, JsonValue] | None:
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else None
+
+
+def pod_disruption_budget(sd: SpeculativeDeployment, served: ServedApis) -> Manifest:
+    """What drains of nodes may take at a time: as many replicas as a rollout may, but one at least.
+
+    With 0 no node that serves could ever be drained, and trays need maintenance. A replica that is
+    missing for a rollout counts, so that both together stay within the bound.
+
+    A pod that is not ready serves nobody, so it may always go: else two of two replicas that crash
+    would keep their nodes from being drained for ever, and each other from being evicted.
+
+    Where a replica is a group, every pod of it counts: to evict a worker is to restart its group.
+    A Job's pod must not count: Kubernetes knows no scale of a Job, and then lets nobody be evicted.
+    """
+    always: dict[str, JsonValue] = (
+        {"unhealthyPodEvictionPolicy": "AlwaysAllow"}
+        if served.since(_UNHEALTHY_POLICY_SINCE)
+        else {}
+    )
+    serving: dict[str, JsonValue] = {"matchLabels": serving_labels(sd.metadata.name)}
+    return {
+        "apiVersion": POD_DISRUPTION_BUDGET.api_version,
+        "kind": POD_DISRUPTION_BUDGET.kind,
+        "metadata": child_metadata(sd, sd.metadata.name),
+        "spec": {
+            "maxUnavailable": max(1, sd.spec.rollout.max_unavailable),
+            **always,
+            "selector": group_selector(sd) if sd.engine.layout.spans_nodes else serving,
+        },
+    }

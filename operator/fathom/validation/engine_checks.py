@@ -12,6 +12,7 @@ from fathom.api.choices import AdaptiveVerification, Compares
 from fathom.api.methods import Method
 from fathom.api.problem import Problem, warning
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.engine.added_graph_sizes import ceiling, sets_graphs, stated_sizes
 from fathom.engine.capability_table import (
     ADAPTIVE_BACKENDS,
     ADAPTIVE_FLAGS,
@@ -23,7 +24,6 @@ from fathom.engine.capability_table import (
 from fathom.engine.cuda_graphs import Graphs, Replayed
 from fathom.engine.depth_set import WIDEST_GRID, capture_sizes
 from fathom.engine.flags import KEYS
-from fathom.engine.graph_sizes import ceiling, sets_graphs, stated_sizes
 from fathom.engine.profile import EngineProfile
 from fathom.engine.start import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
 from fathom.validation.candidate import Candidate

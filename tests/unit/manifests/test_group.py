@@ -8,8 +8,7 @@ import pytest
 from fathom.cluster.kinds import ALL
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.plugin import PluginBundle
-from fathom.manifests.services import pod_disruption_budget
-from fathom.manifests.workloads import compute_domain, leader_worker_set
+from fathom.manifests.workloads import compute_domain, leader_worker_set, pod_disruption_budget
 from manifest_samples import resource
 from support.validated import warnings
 

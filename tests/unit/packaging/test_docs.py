@@ -24,7 +24,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.cluster.kinds import LEADER_WORKER_SET, ServedApis, left_out
 from fathom.engine.plugin import PluginBundle
 from fathom.manifests.pod_template import pod_template
-from fathom.manifests.services import pod_disruption_budget
+from fathom.manifests.workloads import pod_disruption_budget
 from fathom.resource import Metadata, SpeculativeDeployment, parse
 from fathom.rollout.revision import revision_of
 from fathom.validation.candidate import Cluster, candidate_of
