@@ -102,7 +102,7 @@ async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost
     assert [reason for reason, _ in steps] == ["Rolling", "Canary", "Promoted", "RolledOut"]
     assert "spec.engine.args" in steps[0][1]
     assert rollout["why"] in steps[1][1]
-    assert "tokens per second and request, compared with the others" in steps[2][1]
+    assert "tokens per second per request, compared with the others" in steps[2][1]
 
 
 async def test_a_draft_that_the_engine_cannot_load_is_rolled_back_by_itself(

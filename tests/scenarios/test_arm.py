@@ -434,7 +434,7 @@ def pods_without_drafts(harness: LoopHarness) -> set[str]:
     ("without", "result", "edit"),
     [
         (1.5, "Faster", "To run all replicas without drafts, set {} to Disabled."),
-        (0.6, "Slower", "The users of that replica lose so much: to end it, set {} to Enabled."),
+        (0.6, "Slower", "That replica is slower than the others. To end it, set {} to Enabled."),
     ],
 )
 async def test_what_drafts_are_worth_is_measured_in_one_replica_without(

@@ -177,7 +177,7 @@ def _with_tail(
 
 
 def _by_cells(canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> tuple[float, float] | None:
-    """Log ratio of tokens per second and request at equal batch and depth, and busy seconds."""
+    """Log ratio of tokens per second per request at equal batch and depth, and busy seconds."""
     own, other = _cells(canary), _cells(stable)
     found = _compared(own, other)
     if {depth for _, depth in own} == {0} or {depth for _, depth in other} == {0}:

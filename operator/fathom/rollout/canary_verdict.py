@@ -228,9 +228,9 @@ def so_far(evidence: CanaryEvidence) -> str:
         return f"{counted(evidence.canary.finished, 'request')} served, too few to compare speed"
     change = expm1(speed.mean) * 100
     if speed.error == inf:
-        return f"{change:+.1f} % tokens per second and request, after one window"
+        return f"{change:+.1f} % tokens per second per request, after one window"
     margin = 2 * speed.error * exp(speed.mean) * 100
-    return f"{change:+.1f} % ± {margin:.1f} tokens per second and request, compared with the others"
+    return f"{change:+.1f} % ± {margin:.1f} tokens per second per request, compared with the others"
 
 
 def _share(part: float, whole: float) -> float:

@@ -44,7 +44,7 @@ class ArmComparison:
     at_s: UnixSeconds
     """Unix seconds at which it was found."""
     mean: float = 0.0
-    """Log ratio of the one replica's tokens per second and request to the others'."""
+    """Log ratio of the one replica's tokens per second per request to the others'."""
     error: float | None = None
     """Standard error of it; None: no speeds were compared."""
     remark: str = ""
@@ -58,7 +58,7 @@ class ArmComparison:
 
     @property
     def percent(self) -> str:
-        """Difference of tokens per second and request; empty: no speeds were compared."""
+        """Difference of tokens per second per request; empty: no speeds were compared."""
         return "" if self.error is None else f"{expm1(self.mean) * 100:+.1f}"
 
     @property
@@ -73,7 +73,7 @@ class ArmComparison:
         speed = ""
         if self.error is not None:
             speed = (
-                f"{self.percent} % tokens per second and request at equal batch "
+                f"{self.percent} % tokens per second per request at equal batch "
                 f"(95 %: {self.interval_percent}). "
             )
         remark = f"{self.remark} " if self.remark else ""
@@ -88,9 +88,9 @@ class ArmComparison:
                 to_all = f"set {field} to {_ALL[self.compares]}"
                 return f"To run all replicas {HAS[self.compares]}, {to_all}."
             case Compared.SLOWER:
-                return f"The users of that replica lose so much: to end it, {none}."
+                return f"That replica is slower than the others. To end it, {none}."
             case Compared.NO_DIFFERENCE:
-                return f"That is no difference: to end it, {none}."
+                return f"That is no difference. To end it, {none}."
             case Compared.CANNOT_TELL:
                 return (
                     "So far that shows nothing; it is still watched, and what is found later "

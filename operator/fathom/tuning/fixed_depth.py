@@ -92,7 +92,7 @@ class FixedDepth:
         worths = {depth: self._worth(depth) for depth in depths}
         ran = [f"{depth}: {worth}" for depth, worth in worths.items() if worth]
         rest = [str(depth) for depth, worth in worths.items() if not worth]
-        told = f"Tokens per second over it, 95 %, at depth {'; '.join(ran)}. " if ran else ""
+        told = f"Tokens per second compared with it, 95 %: depth {'; '.join(ran)}. " if ran else ""
         return f"{told}Depth {', '.join(rest)}: not measured. " if rest else told
 
     def _worth(self, depth: int) -> str:

@@ -75,7 +75,7 @@ def test_slower_by_three_percent_ends_the_bake_early() -> None:
 
 def test_a_difference_of_speed_is_told_with_two_standard_errors() -> None:
     found = at_the_end(evidence(found=speed(0.5, noise=0.1)))
-    assert found.message == "-50.0 % ± 3.3 tokens per second and request, compared with the others."
+    assert found.message == "-50.0 % ± 3.3 tokens per second per request, compared with the others."
 
 
 def test_the_end_of_a_bake_takes_less_certainty_than_ending_it_early() -> None:

@@ -107,7 +107,7 @@ def test_it_is_said_in_percent_with_its_interval_and_the_edit() -> None:
     assert comparison.percent == "+10.0"
     assert comparison.interval_percent == "+7.8 to +12.2"
     assert str(comparison) == (
-        "+10.0 % tokens per second and request at equal batch (95 %: +7.8 to +12.2). To run all "
+        "+10.0 % tokens per second per request at equal batch (95 %: +7.8 to +12.2). To run all "
         "replicas with adaptive verification, set spec.speculation.adaptiveVerification to Enabled."
     )
 
@@ -116,8 +116,8 @@ def test_it_is_said_in_percent_with_its_interval_and_the_edit() -> None:
     ("found", "edit"),
     [
         (Compared.FASTER, "To run all replicas without drafts, set {} to Disabled."),
-        (Compared.SLOWER, "The users of that replica lose so much: to end it, set {} to Enabled."),
-        (Compared.NO_DIFFERENCE, "That is no difference: to end it, set {} to Enabled."),
+        (Compared.SLOWER, "That replica is slower than the others. To end it, set {} to Enabled."),
+        (Compared.NO_DIFFERENCE, "That is no difference. To end it, set {} to Enabled."),
         (Compared.CANNOT_TELL, "To end it, set {} to Enabled."),
     ],
 )
