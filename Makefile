@@ -170,7 +170,7 @@ rbac-mutants: local-build ## Take each of the operator's rights away: does anyth
 	@PYTHONPATH=tests $(BIN)/python -m rights $(ARGS)
 
 GENERATED := crds charts/fathom/files/crds charts/fathom/README.md deploy/kustomize docs/api.md docs/alarms.md \
-	docs/tuning-constants.md docs/rules.md operator/fathom/manifests/pod_schema.json packaging/operatorhub
+	docs/tuning-constants.md docs/rules.md docs/schemas operator/fathom/manifests/pod_schema.json packaging/operatorhub
 
 regenerate: setup ## Regenerate everything generated
 	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
@@ -183,6 +183,7 @@ regenerate: setup ## Regenerate everything generated
 	@$(BIN)/python -m generators.chart_values > charts/fathom/README.md
 	@$(BIN)/python -m generators.kustomize_base deploy/kustomize
 	@$(BIN)/python -m generators.operatorhub packaging/operatorhub
+	@$(BIN)/python -m generators.document_schemas docs/schemas
 
 known-names: engine ## Ask each vLLM release which options it knows, for `fathom check`
 	@$(BIN)/python -m generators.known_names > known_names.json

@@ -14,8 +14,8 @@ import typer
 
 from fathom import __version__
 from fathom.api import names
+from fathom.cli.options import annotate
 from fathom.cli.rollout import asked_for
-from fathom.cli.target import annotate
 from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT
 from fathom.engine.plugin import PluginBundle
 from support.loop_harness import KEY, LoopHarness

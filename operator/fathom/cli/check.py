@@ -14,11 +14,10 @@ from fathom.cli.check_report import (
     CheckList,
     CheckReport,
     Fact,
-    Output,
     findings,
     lines_of,
-    written,
 )
+from fathom.cli.documents import AsOutput, Output, written
 from fathom.cli.live_check import WAIT_S, live_check, server_answer, with_answer
 from fathom.cli.options import Context, Kubeconfig, Namespace, names_beginning, refuse
 from fathom.cli.resources import (
@@ -281,9 +280,7 @@ def check_command(
             "--offline", help="Ask no hub; read its cache. HF_HUB_OFFLINE=1 does the same."
         ),
     ] = False,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="text, or a document with a version.")
-    ] = Output.TEXT,
+    output: AsOutput = Output.TEXT,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Everything, however many lines it takes.")
     ] = False,

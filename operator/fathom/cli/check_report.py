@@ -1,33 +1,16 @@
-"""What `fathom check` found, as a person reads it and as a program does.
-
-`-o json` and `-o yaml` print a `CheckList`. Its `apiVersion` changes where a field changes its
-meaning or goes; fields may be added without that.
-"""
+"""What `fathom check` found, as a person reads it and as a program does."""
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import StrEnum
 from itertools import accumulate
 from typing import Final, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
 from fathom.api.problem import Problem, Severity
+from fathom.cli.documents import Document, Part
 from fathom.cli.engine_check import RULE, EngineAnswer, RoleAnswer
 from fathom.engine.start import engine_version, parsed_version
 from fathom.text import counted, shortened
 from fathom.validation.candidate import Candidate
-
-
-class Output(StrEnum):
-    """How it is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
-
 
 MOST_LINES: Final = 30
 """Lines of one resource, without `-v`."""
@@ -43,11 +26,7 @@ _OF_FACTS: Final = 8
 """Lines that findings leave for what is known."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class Finding(_Model):
+class Finding(Part):
     """One error or warning."""
 
     rule: str = ""
@@ -65,14 +44,14 @@ class Finding(_Model):
         return f"{self.severity}{rule} {self.field}: {self.message}"
 
 
-class Fact(_Model):
+class Fact(Part):
     """What is known of a resource, whether it is well or not."""
 
     label: str
     text: str
 
 
-class CheckReport(_Model):
+class CheckReport(Part):
     """What was found of one resource."""
 
     file: str
@@ -95,10 +74,9 @@ class CheckReport(_Model):
         )
 
 
-class CheckList(_Model):
+class CheckList(Document):
     """The document of `-o json`."""
 
-    api_version: Literal["cli.fathom.dev/v1alpha1"] = "cli.fathom.dev/v1alpha1"
     kind: Literal["CheckList"] = "CheckList"
     items: tuple[CheckReport, ...] = ()
 
@@ -115,14 +93,6 @@ def findings(problems: Iterable[Problem]) -> tuple[Finding, ...]:
         )
         for each in problems
     )
-
-
-def written(found: CheckList, output: Output) -> str:
-    """The document."""
-    if output is Output.JSON:
-        return found.model_dump_json(by_alias=True, indent=2)
-    document = found.model_dump(mode="json", by_alias=True)
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip()
 
 
 def lines_of(report: CheckReport, *, in_full: bool) -> Iterator[str]:

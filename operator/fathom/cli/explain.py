@@ -14,8 +14,7 @@ from fathom.adapters.ports import SystemClock
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
 from fathom.cli.cluster import LiveResource, read_resource
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace
-from fathom.cli.target import on_resource, valid
+from fathom.cli.options import Context, Kubeconfig, Name, Namespace, on_resource, valid
 from fathom.engine.depth import summary
 from fathom.resource import SpeculativeDeployment, why_not_live
 from fathom.tuning.alarms.alarm import Alarm

@@ -17,8 +17,7 @@ from fathom.adapters.ports import KubeError, KubePort
 from fathom.api import names
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
 from fathom.cli.cluster import read_reported
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace, kube_sentence
-from fathom.cli.target import on_resource
+from fathom.cli.options import Context, Kubeconfig, Name, Namespace, kube_sentence, on_resource
 from fathom.cluster.kinds import CONFIG_MAP, ObjectKey
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed import ObservedConfigMap, ObservedEvent

@@ -25,9 +25,8 @@ from fathom.api import names
 from fathom.api.status import QualityResult, QualityStatus
 from fathom.cli.check_report import CheckReport, Fact, Finding, with_found
 from fathom.cli.cluster import connected, placed
-from fathom.cli.options import refuse, refusing
+from fathom.cli.options import annotate, refuse, refusing
 from fathom.cli.resources import REFUSED, Judgement
-from fathom.cli.target import annotate
 from fathom.cluster.kinds import (
     CONFIG_MAP,
     SPANNING_KINDS,

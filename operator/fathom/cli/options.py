@@ -1,20 +1,29 @@
-"""Options that several commands share, how they refuse, and what a shell completes."""
+"""What several commands share: options, the resource they are about, how they refuse.
+
+Of a resource only annotations are ever written from here: what is in `spec` belongs to whoever
+applies it, and a tool that syncs it from Git would put back what it did not write.
+"""
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final, NoReturn, TypeVar
 
 import typer
+from pydantic import JsonValue
 
 from fathom.adapters import kube_config
 from fathom.adapters.kube_config import NoClusterError
-from fathom.adapters.ports import KubeError
-from fathom.cli.cluster import connected, read_all
+from fathom.adapters.ports import KubeError, KubePort
+from fathom.cli.cluster import LiveResource, connected, read_all
 from fathom.cli.resources import REFUSED
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.resource import SpeculativeDeployment
+
+_Found = TypeVar("_Found")
 
 TIMEOUT_S: Final = 2.0
 """Longer than that, nobody waits for a Tab."""
@@ -99,3 +108,71 @@ def end_when_told() -> None:
         for each in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(each) is not signal.SIG_IGN:
                 asyncio.get_running_loop().add_signal_handler(each, task.cancel)
+
+
+def on_resource(
+    name: str,
+    act: Callable[[KubePort, ObjectKey], Awaitable[_Found | None]],
+    *,
+    namespace: str,
+    context: str,
+    kubeconfig: Path | None,
+) -> tuple[ObjectKey, _Found]:
+    """Read one resource, or ask something of it.
+
+    Args:
+        name: of it.
+        act: what to do; None: there is none of that name.
+        namespace: where it is; empty: the context's.
+        context: of the kubeconfig; empty: its current one.
+        kubeconfig: None: as kubectl finds it.
+
+    Returns:
+        Which one it was, and what came of it.
+
+    Raises:
+        typer.Exit: there is none, or the cluster cannot be asked; stderr says so.
+    """
+    with refusing():
+        key = ObjectKey(namespace or kube_config.namespace(kubeconfig, context), name)
+
+        async def acted() -> _Found | None:
+            async with connected(kubeconfig, context) as kube:
+                return await act(kube, key)
+
+        found = asyncio.run(acted())
+    if found is None:
+        refuse(f"There is no SpeculativeDeployment {key}.")
+    return key, found
+
+
+def valid(key: ObjectKey, live: LiveResource) -> SpeculativeDeployment:
+    """The spec of a resource, for what needs its settings.
+
+    Raises:
+        typer.Exit: it is refused; stderr says why.
+    """
+    if not isinstance(live.resource, SpeculativeDeployment):
+        problems = "\n".join(f"  {each}" for each in live.resource)
+        refuse(f"The spec of {key} is refused, so there are no settings to explain:\n{problems}")
+    return live.resource
+
+
+async def annotate(kube: KubePort, key: ObjectKey, annotation: str, value: str | None) -> bool:
+    """Set an annotation of a SpeculativeDeployment. Idempotent.
+
+    Args:
+        kube: the cluster.
+        key: of the resource.
+        annotation: its name.
+        value: None: it is removed.
+
+    Returns:
+        False: there is no such resource.
+
+    Raises:
+        KubeError: it could not be written.
+    """
+    patch: dict[str, JsonValue] = {"metadata": {"annotations": {annotation: value}}}
+    asked = await kube.merge(SPECULATIVE_DEPLOYMENT, key.namespace, key.name, patch, None)
+    return asked is not None

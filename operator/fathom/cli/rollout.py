@@ -12,8 +12,7 @@ from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import OFFERED, ArmState, RolloutStatus, SpeculativeDeploymentStatus
 from fathom.cli.cluster import Reported, read_reported
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace, refuse
-from fathom.cli.target import annotate, on_resource
+from fathom.cli.options import Context, Kubeconfig, Name, Namespace, annotate, on_resource, refuse
 from fathom.cluster.kinds import JOB, ObjectKey
 from fathom.cluster.manifest import Seen
 from fathom.cluster.observed import ObservedJob

@@ -15,8 +15,7 @@ from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.cli.cluster import Reported, read_reported
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace
-from fathom.cli.target import on_resource
+from fathom.cli.options import Context, Kubeconfig, Name, Namespace, on_resource
 from fathom.cluster.kinds import ObjectKey
 from fathom.resource import (
     NOT_MEASURED,

@@ -9,8 +9,7 @@ import typer
 
 from fathom.adapters.ports import KubePort, SystemClock
 from fathom.cli.cluster import read_bench, read_resource
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace, refuse
-from fathom.cli.target import on_resource
+from fathom.cli.options import Context, Kubeconfig, Name, Namespace, on_resource, refuse
 from fathom.cluster.kinds import ObjectKey
 from fathom.page.rendering import recording_page, resource_page
 from fathom.page.resource_view import resource_view

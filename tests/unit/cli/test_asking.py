@@ -9,8 +9,8 @@ import typer
 from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.cli.cluster import read_reported
+from fathom.cli.options import annotate
 from fathom.cli.rollout import paused_in_words, retried
-from fathom.cli.target import annotate
 from fathom.cluster.kinds import JOB, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.resource import UNWATCHED_S
 from fathom.times import rfc3339
