@@ -1,16 +1,20 @@
 """The commands that ask a cluster against a real API server, as their users run them."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 
 from fathom.api import names
 from fathom.measurement.bench_result import RESULT_KEY, DepthBench
+from support.help_examples import examples
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
 from support.operator_process import install_crd
@@ -19,6 +23,12 @@ from unit.tuning.plant import EASY, Fleet
 
 pytestmark = pytest.mark.cluster
 
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+CLUSTER_EXAMPLES = (
+    *("status", "top", "explain", "advise", "history", "report"),
+    *("pause", "resume", "retry", "rollout"),
+)
+"""In an order in which each finds what it needs."""
 FATHOM = str(Path(sys.executable).with_name("fathom"))
 COLUMNS = {"COLUMNS": "160"}
 
@@ -213,3 +223,37 @@ async def test_ctrl_c_ends_watching_without_a_word(
     os.close(ours)
 
     assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.parametrize("command", ["status", "top", "history", "explain"])
+async def test_a_document_is_as_its_published_schema_says(
+    namespace: TestNamespace, resource: Resource, command: str
+) -> None:
+    name = () if command == "top" else (resource.name,)
+    words = (command, *name, "-n", namespace.name)
+
+    _, out, err = await fathom(namespace, *words, "-o", "json")
+    _, as_yaml, _ = await fathom(namespace, *words, "-o", "yaml")
+
+    assert err == ""
+    document = json.loads(out)
+    schema = json.loads((SCHEMAS / f"{document['kind']}.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
+    assert yaml.safe_load(as_yaml).keys() == document.keys()
+    assert (document.get("items") or [document])[0]["name"] == resource.name
+
+
+async def test_the_examples_in_the_help_run(
+    namespace: TestNamespace, resource: Resource, tmp_path: Path
+) -> None:
+    """With this test's names; nobody operates the resource, so some have nothing to do."""
+    names_here = {"kimi-k2": resource.name, "llm": namespace.name, "kimi.html": str(tmp_path / "k")}
+    codes = {"status": 1, "retry": 2, "rollout": 2}
+    ran = {}
+    for command in CLUSTER_EXAMPLES:
+        words = [names_here.get(word, word) for word in examples()[command]]
+        ran[command] = await fathom(namespace, *words)
+
+    assert {command: code for command, (code, _, _) in ran.items()} == {
+        command: codes.get(command, 0) for command in CLUSTER_EXAMPLES
+    }, ran

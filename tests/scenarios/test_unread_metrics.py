@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.measurement.scrape_failures import FORGOTTEN_AFTER_S, Unread
+from fathom.measurement.counters import FORGOTTEN_AFTER_S, Unread
 from fathom.reconcile.last_status import QUIET_S
 from support.loop_harness import FakeMetrics, LoopHarness
 

@@ -25,8 +25,7 @@ from fathom.engine.plugin import PluginBundle
 from fathom.engine.report import NOTHING_TOLD, EngineReport
 from fathom.fetch.progress import FetchedBytes
 from fathom.fetch.state import FetchProgram
-from fathom.measurement.counters import EngineCounts, PodCounters
-from fathom.measurement.scrape_failures import Unread
+from fathom.measurement.counters import EngineCounts, PodCounters, Unread
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
 from fathom.reconcile.step import Decide

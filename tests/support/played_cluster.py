@@ -13,8 +13,14 @@ from typing import Any
 
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
-from fathom.measurement.counters import Cell, CellCounts, EngineCounts, PodCounters, StepKind
-from fathom.measurement.scrape_failures import Unread
+from fathom.measurement.counters import (
+    Cell,
+    CellCounts,
+    EngineCounts,
+    PodCounters,
+    StepKind,
+    Unread,
+)
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.rollout.rollout import Rollout
 from support.loop_harness import START_S, LoopHarness, replica_set

@@ -10,7 +10,7 @@ from rich.console import Console
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cli.cluster import Reported
 from fathom.cli.rollout import paused_in_words
-from fathom.cli.status import status_view, wellness_of
+from fathom.cli.status import status_report, status_view
 from fathom.cluster.kinds import ObjectKey
 from fathom.cluster.manifest import Meta
 from fathom.cluster.snapshot import status_in
@@ -41,9 +41,9 @@ class Surfaces:
         key = ObjectKey(meta.namespace, meta.name)
         status = status_in(resource) or SpeculativeDeploymentStatus()
         reported = Reported(meta, status)
-        wellness = wellness_of(reported, now_s)
+        report = status_report(reported, now_s)
         text = Console(file=StringIO(), width=10_000, color_system=None)
-        text.print(status_view(key, reported, wellness))
+        text.print(status_view(report))
         assert isinstance(text.file, StringIO)
         subject = Subject(
             key=key,
@@ -56,7 +56,7 @@ class Surfaces:
         alarms = [f"{each.name}: {each.value}" for each in resource_view(subject, now_s).alarms]
         return cls(
             status=text.file.getvalue().splitlines()[0].rstrip(),
-            exit_code=0 if wellness.is_well else 1,
+            exit_code=0 if report.well else 1,
             get=status.reason,
             top=standing(status, now_s),
             page=alarms[0] if alarms else "",

@@ -7,8 +7,18 @@ from typing import Final
 
 from fathom.cli.check_report import CheckList
 from fathom.cli.documents import Document
+from fathom.cli.explanation_document import ExplanationReport
+from fathom.cli.history import HistoryList
+from fathom.cli.status import StatusList
+from fathom.cli.top import TopList
 
-DOCUMENTS: Final[tuple[type[Document], ...]] = (CheckList,)
+DOCUMENTS: Final[tuple[type[Document], ...]] = (
+    CheckList,
+    ExplanationReport,
+    HistoryList,
+    StatusList,
+    TopList,
+)
 """Every kind, one for each command."""
 
 

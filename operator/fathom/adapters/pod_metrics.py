@@ -17,8 +17,7 @@ from fathom.adapters.metrics_page import PageReader, Remembered
 from fathom.adapters.ports import Clock, PodEndpoint, Sample
 from fathom.adapters.series import NotAnEngine
 from fathom.fetch.progress import FetchedBytes
-from fathom.measurement.counters import PodCounters
-from fathom.measurement.scrape_failures import Unread
+from fathom.measurement.counters import PodCounters, Unread
 from fathom_fetch.metrics import PRESENT_BYTES, TOTAL_BYTES
 
 TIMEOUT_S: Final = 5.0

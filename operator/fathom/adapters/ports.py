@@ -14,8 +14,7 @@ from fathom.api.spec import MetricsSpec
 from fathom.cluster.kinds import Kind, ServedApis
 from fathom.cluster.manifest import Manifest, Seen
 from fathom.fetch.progress import FetchedBytes
-from fathom.measurement.counters import PodCounters
-from fathom.measurement.scrape_failures import Unread
+from fathom.measurement.counters import PodCounters, Unread
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
 

@@ -29,8 +29,7 @@ from fathom.adapters.prometheus_query import (
 )
 from fathom.adapters.series import EVERY_ENGINE, PAGE_LABELS, NotAnEngine, Point
 from fathom.api.names import pod_labels
-from fathom.measurement.counters import PodCounters
-from fathom.measurement.scrape_failures import Unread
+from fathom.measurement.counters import PodCounters, Unread
 
 TIMEOUT_S: Final = 10.0
 LOOKBACK_S: Final = 150

@@ -98,6 +98,8 @@ def bench_command(
 
     It runs in a pod next to the fleet, which continues to serve. Exit code 1: some of it was not
     measured.
+
+    Example: fathom bench kimi-k2 -n llm --concurrency 4 --depths 0,3
     """
     try:
         request = BenchRequest(

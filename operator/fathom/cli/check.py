@@ -302,6 +302,8 @@ def check_command(
 
     With --live NAME, no file is read: a few prompts are asked of replicas in the cluster, at depth
     0 and at the deepest depth in force. Exit codes: 0, the same tokens; 1, not so; 2, not checked.
+
+    Example: fathom check -f kimi.yaml --offline
     """
     manifests = named(files, filename)
     _refuse_both(files=bool(manifests), live=bool(live), engine=bool(engine), image=image)

@@ -15,7 +15,7 @@ from fathom.api.conditions import AlarmKind, ConditionType
 from fathom.api.problem import Problem
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.cluster.manifest import Meta
+from fathom.cluster.manifest import Manifest, Meta
 from fathom.cluster.observed import ObservedConfigMap
 from fathom.cluster.snapshot import status_in
 from fathom.engine.depth import DepthDocument
@@ -41,23 +41,19 @@ class LiveResource:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """One SpeculativeDeployment as its own object tells of it."""
+    """One SpeculativeDeployment as its own object reports it."""
 
     metadata: Meta
     status: SpeculativeDeploymentStatus | None
     """None: no operator has looked at it, or it is not a readable one."""
 
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.metadata.namespace, self.metadata.name)
+
     def condition(self, kind: ConditionType | AlarmKind) -> Condition | None:
         """What it says of one subject; None: nothing."""
         return self.status.condition(kind) if self.status else None
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One row of `top`."""
-
-    key: ObjectKey
-    status: SpeculativeDeploymentStatus
 
 
 @asynccontextmanager
@@ -134,7 +130,7 @@ async def read_reported(kube: KubePort, key: ObjectKey) -> Reported | None:
     resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
     if resource is None:
         return None
-    return Reported(Meta.model_validate(resource["metadata"]), status_in(resource))
+    return _reported(resource)
 
 
 async def read_bench(kube: KubePort, key: ObjectKey) -> DepthBench | None:
@@ -147,19 +143,18 @@ async def read_bench(kube: KubePort, key: ObjectKey) -> DepthBench | None:
     return DepthBench.from_json(found.get(RESULT_KEY, ""))
 
 
-async def read_all(kube: KubePort, namespace: str) -> tuple[Listed, ...]:
+async def read_all(kube: KubePort, namespace: str) -> tuple[Reported, ...]:
     """List all resources of a namespace; empty: of all of them.
 
     Raises:
         KubeError: they cannot be read.
     """
     found = await kube.select(SPECULATIVE_DEPLOYMENT, namespace, "")
-    listed = []
-    for resource in found:
-        metadata = Meta.model_validate(resource["metadata"])
-        status = status_in(resource) or SpeculativeDeploymentStatus()
-        listed.append(Listed(ObjectKey(metadata.namespace, metadata.name), status))
-    return tuple(sorted(listed, key=lambda each: each.key))
+    return tuple(sorted(map(_reported, found), key=lambda each: each.key))
+
+
+def _reported(resource: Manifest) -> Reported:
+    return Reported(Meta.model_validate(resource["metadata"]), status_in(resource))
 
 
 async def _data(kube: KubePort, namespace: str, name: str) -> Mapping[str, str]:

@@ -53,3 +53,8 @@ def written(document: Document, output: Output) -> str:
         return document.model_dump_json(by_alias=True, indent=2)
     plain = document.model_dump(mode="json", by_alias=True)
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
+
+
+def number(text: str) -> float | None:
+    """A decimal of the API, where it is text; None: it is not known."""
+    return float(text) if text else None

@@ -12,12 +12,15 @@ from rich.text import Text
 
 from fathom.adapters.ports import SystemClock
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
-from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
+from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cli.cluster import LiveResource, read_resource
+from fathom.cli.documents import AsOutput, Output, written
+from fathom.cli.explanation_document import explanation_report
+from fathom.cli.history import decisions, history_table
 from fathom.cli.options import Context, Kubeconfig, Name, Namespace, on_resource, valid
 from fathom.engine.depth import summary
 from fathom.resource import SpeculativeDeployment, why_not_live
-from fathom.tuning.alarms.alarm import Alarm
+from fathom.times import ago
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write
 from fathom.tuning.explanation import (
     BucketExplanation,
@@ -48,11 +51,6 @@ def bullets(title: str, sentences: Iterable[str]) -> Iterator[RenderableType]:
             yield Padding(Text(line), (0, 0, 0, 2))
 
 
-def alarm_sentence(alarm: Alarm) -> str:
-    """What was seen, and what to do."""
-    return f"{alarm.kind}/{alarm.reason}: {alarm.message} {alarm.recommendation}"
-
-
 def _parts(explanation: Explanation) -> Iterator[RenderableType]:
     if explanation.schedule:
         yield Text.assemble(
@@ -76,7 +74,7 @@ def _parts(explanation: Explanation) -> Iterator[RenderableType]:
     yield from bullets("What it is unsure of", explanation.doubts)
     yield from bullets("What it would do next", [explanation.next_step])
     yield from bullets("What would change its mind", explanation.turning_points)
-    yield from bullets("Alarms", map(alarm_sentence, explanation.alarms))
+    yield from bullets("Alarms", map(str, explanation.alarms))
     for whom, apart in explanation.apart:
         yield Text(f"\nTuned apart: {whom}", style="bold")
         yield from _parts(apart)
@@ -147,16 +145,26 @@ def explain_command(
     name: Name,
     *,
     namespace: Namespace = "",
+    output: AsOutput = Output.TEXT,
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Say what a tuner has measured, why each batch has its depth, and what it is unsure of."""
+    """Say what a tuner has measured, why each batch has its depth, and what it is unsure of.
+
+    Example: fathom explain kimi-k2 -n llm
+    """
     key, live = on_resource(
         name, read_resource, namespace=namespace, context=context, kubeconfig=kubeconfig
     )
     resource = valid(key, live)
+    now_s = SystemClock().now_s()
+    if output is not Output.TEXT:
+        found, sentences = explained(resource, live, now_s), attention(live.status)
+        report = explanation_report(resource, live.status, found, sentences)
+        typer.echo(written(report, output))
+        return
     console = Console()
-    for part in live_view(resource, live, SystemClock().now_s()):
+    for part in live_view(resource, live, now_s):
         console.print(part)
 
 
@@ -170,24 +178,30 @@ def live_view(
         f": mode {tuning.mode}, objective {tuning.objective}, tokens {speculation.tokens} within "
         f"{speculation.min_tokens} to {speculation.effective_max_tokens}",
     )
-    yield from (Text(line) for line in _at_present(resource, live.status))
-    if resource.spec.tunable and resource.spec.drafts:
-        engine = resource.engine
-        settings = settings_from(speculation, engine.max_num_seqs, engine.depths)
-        ready = live.status.ready_replicas or None
-        found = explain(
-            live.state,
-            settings,
-            live.document,
-            now_s,
-            pods=ready,
-            live=not why_not_live(resource, live.status),
-        )
+    yield from (Text(line) for line in _at_present(resource, live.status, now_s))
+    if (found := explained(resource, live, now_s)) is not None:
         yield explanation_view(found)
     yield from bullets("What needs attention", attention(live.status))
     if live.status.tuning.history:
-        yield Text()
-        yield history_table(live.status.tuning.history)
+        yield Text("\nLast decisions", style="bold")
+        yield history_table(tuple(decisions(live.status)), now_s)
+
+
+def explained(
+    resource: SpeculativeDeployment, live: LiveResource, now_s: float
+) -> Explanation | None:
+    """What its tuner knows; None: nothing is tuned."""
+    if not (resource.spec.tunable and resource.spec.drafts):
+        return None
+    engine, speculation = resource.engine, resource.spec.speculation
+    return explain(
+        live.state,
+        settings_from(speculation, engine.max_num_seqs, engine.depths),
+        live.document,
+        now_s,
+        pods=live.status.ready_replicas or None,
+        live=not why_not_live(resource, live.status),
+    )
 
 
 def attention(status: SpeculativeDeploymentStatus) -> Iterator[str]:
@@ -203,33 +217,16 @@ def attention(status: SpeculativeDeploymentStatus) -> Iterator[str]:
         yield f"warning: {warning}"
 
 
-def history_table(history: tuple[DecisionStatus, ...]) -> Table:
-    """The last decisions, newest first."""
-    table = Table(title="Last decisions", title_justify="left")
-    for column in ("at", "action", "why"):
-        table.add_column(column, no_wrap=column != "why")
-    table.add_column("expected", justify="right")
-    table.add_column("measured", justify="right")
-    for each in history:
-        table.add_row(
-            each.at,
-            each.action,
-            Text(each.message or each.reason),
-            _percent(each.expected_gain_percent),
-            _percent(each.measured_gain_percent),
-        )
-    return table
-
-
 def _at_present(
-    resource: SpeculativeDeployment, status: SpeculativeDeploymentStatus
+    resource: SpeculativeDeployment, status: SpeculativeDeploymentStatus, now_s: float
 ) -> Iterator[str]:
     measured = status.measured
+    gain = f"{measured.gain_percent} %" if measured.gain_percent else "not known yet"
     if measured.at:
         yield (
             f"{measured.tokens_per_second} tokens per second, acceptance length "
             f"{measured.acceptance_length or 'unknown'}, gain over tokens "
-            f"{_percent(measured.gain_percent) or 'not known yet'} (at {measured.at})"
+            f"{gain} ({ago(measured.at, now_s)})"
         )
     if not resource.spec.tunable:
         yield f"Mode Static: depth stays at {resource.spec.speculation.tokens}; nothing is tuned."
@@ -240,10 +237,6 @@ def _at_present(
     for each in status.conditions:
         if each.type is ConditionType.TUNING:
             yield f"{each.reason}: {each.message}"
-
-
-def _percent(value: str) -> str:
-    return f"{value} %" if value else ""
 
 
 @advise_app.command()
@@ -258,6 +251,8 @@ def advise_command(
 
     One depth for all batches, over the load of the last minutes; and what mode Auto would aim at
     with one for each. In mode Advise nothing is tried, so most of it is predicted there.
+
+    Example: fathom advise kimi-k2 -n llm
     """
     key, live = on_resource(
         name, read_resource, namespace=namespace, context=context, kubeconfig=kubeconfig

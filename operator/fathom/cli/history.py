@@ -7,16 +7,19 @@ day of restarts, and the cluster its events for as long as it is told to, common
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fathom.adapters.ports import KubeError, KubePort
+from fathom.adapters.ports import KubeError, KubePort, SystemClock
 from fathom.api import names
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
 from fathom.cli.cluster import read_reported
+from fathom.cli.documents import AsOutput, Document, Output, Part, written
 from fathom.cli.options import Context, Kubeconfig, Name, Namespace, kube_sentence, on_resource
 from fathom.cluster.kinds import CONFIG_MAP, ObjectKey
 from fathom.cluster.manifest import Manifest
@@ -24,21 +27,41 @@ from fathom.cluster.observed import ObservedConfigMap, ObservedEvent
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.resource import signed
 from fathom.rollout.refresh import RefreshLog
-from fathom.times import rfc3339
+from fathom.times import ago, rfc3339
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
-    """One thing that was decided, done, or told."""
+class Source(StrEnum):
+    """Who reports that something happened."""
+
+    TUNER = "tuner"
+    ROLLOUT = "rollout"
+    QUALITY_CHECK = "quality check"
+    REFRESH = "refresh"
+    EVENT = "event"
+
+
+class Happened(Part):
+    """One thing that was decided or done."""
 
     at: str
     """RFC 3339, UTC."""
+    source: Source
     what: str
     """One word."""
     why: str
     """A sentence."""
+
+
+class HistoryList(Document):
+    """The document of `fathom history`."""
+
+    kind: Literal["HistoryList"] = "HistoryList"
+    namespace: str
+    name: str
+    items: tuple[Happened, ...]
+    """Newest first."""
 
 
 def history_of(
@@ -54,7 +77,7 @@ def history_of(
     told = _told(status)
     known = [*_from_status(status), *_refreshed(refreshes)]
     known += [
-        Happened(rfc3339(each.at_s), each.reason, each.message)
+        _happened(rfc3339(each.at_s), Source.EVENT, each.reason, each.message)
         for each in events
         if each.message not in told
     ]
@@ -72,14 +95,23 @@ def _told(status: SpeculativeDeploymentStatus) -> frozenset[str]:
 
 
 def _from_status(status: SpeculativeDeploymentStatus) -> Iterator[Happened]:
-    for each in status.tuning.history:
-        yield Happened(each.at, each.action, _decided(each))
+    yield from decisions(status)
     rollout = status.rollout
     if rollout is not None and rollout.since:
         why = " ".join(part for part in (rollout.message, rollout.why) if part)
-        yield Happened(rollout.since, rollout.stage, why or rollout.reason)
-    if status.quality is not None:
-        yield Happened(status.quality.at, status.quality.result, status.quality.message)
+        yield _happened(rollout.since, Source.ROLLOUT, rollout.stage, why or rollout.reason)
+    if (quality := status.quality) is not None:
+        yield _happened(quality.at, Source.QUALITY_CHECK, quality.result, quality.message)
+
+
+def decisions(status: SpeculativeDeploymentStatus) -> Iterator[Happened]:
+    """The last ten of the tuner, newest first."""
+    for each in status.tuning.history:
+        yield _happened(each.at, Source.TUNER, each.action, _decided(each))
+
+
+def _happened(at: str, source: Source, what: str, why: str) -> Happened:
+    return Happened(at=at, source=source, what=what, why=why)
 
 
 def _decided(decision: DecisionStatus) -> str:
@@ -93,7 +125,8 @@ def _decided(decision: DecisionStatus) -> str:
 
 def _refreshed(refreshes: RefreshLog) -> Iterator[Happened]:
     for each in refreshes.refreshes:
-        yield Happened(rfc3339(each.at_s), "Refreshing", f"{each.pod} was restarted for its age.")
+        why = f"{each.pod} was restarted for its age."
+        yield _happened(rfc3339(each.at_s), Source.REFRESH, "Refreshing", why)
 
 
 @app.command()
@@ -101,6 +134,7 @@ def history_command(
     name: Name,
     *,
     namespace: Namespace = "",
+    output: AsOutput = Output.TEXT,
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
@@ -108,13 +142,18 @@ def history_command(
 
     From its status, from what the operator keeps, and from the cluster's events, which clusters
     commonly drop after an hour. What may not be read is left out, and named on stderr.
+
+    Example: fathom history kimi-k2 -n llm
     """
     key, past = on_resource(
         name, read_past, namespace=namespace, context=context, kubeconfig=kubeconfig
     )
     console = Console()
-    if past.happened:
-        console.print(history_table(past.happened))
+    if output is not Output.TEXT:
+        found = HistoryList(namespace=key.namespace, name=key.name, items=past.happened)
+        typer.echo(written(found, output))
+    elif past.happened:
+        console.print(history_table(past.happened, SystemClock().now_s()))
     else:
         console.print(f"Nothing is known of {key} yet.")
     for sentence in past.missing:
@@ -147,14 +186,16 @@ async def read_past(kube: KubePort, key: ObjectKey) -> KnownPast | None:
     return KnownPast(history_of(status, refreshes, events), tuple(missing))
 
 
-def history_table(happened: Sequence[Happened]) -> Table:
-    """A row for each."""
+def history_table(happened: Sequence[Happened], now_s: float) -> Table:
+    """A row for each, as seen at a moment (Unix seconds)."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("AT", no_wrap=True)
+    table.add_column("AGE", no_wrap=True, justify="right")
+    table.add_column("SOURCE", no_wrap=True)
     table.add_column("WHAT", no_wrap=True)
     table.add_column("WHY")
     for each in happened:
-        table.add_row(each.at, each.what, Text(each.why))
+        age = ago(each.at, now_s).removesuffix(" ago")
+        table.add_row(age, each.source, each.what, Text(each.why))
     return table
 
 

@@ -106,6 +106,7 @@ def _has_local() -> bool:
 app = typer.Typer(
     cls=_Commands,
     name="fathom",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -135,6 +136,8 @@ def render(files: Files = None, *, filename: FilesByFlag = None) -> None:
     """Print the objects that a SpeculativeDeployment becomes. Asks no cluster.
 
     Other kinds in the file are skipped. Nothing is printed for a resource that is refused.
+
+    Example: fathom render -f kimi.yaml
     """
     manifests = named(files, filename)
     if not manifests:

@@ -7,24 +7,34 @@ applies it, and a tool that syncs it from Git would put back what it did not wri
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Final, NoReturn, TypeVar
 
 import typer
 from pydantic import JsonValue
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
 
 from fathom.adapters import kube_config
 from fathom.adapters.kube_config import NoClusterError
 from fathom.adapters.ports import KubeError, KubePort
+from fathom.api import names
 from fathom.cli.cluster import LiveResource, connected, read_all
 from fathom.cli.resources import REFUSED
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.resource import SpeculativeDeployment
 
+_KINDS: Final = frozenset({names.PLURAL, names.SINGULAR, *names.SHORT_NAMES})
 _Found = TypeVar("_Found")
+_Read = TypeVar("_Read")
 
+EVERY_S: Final = 2.0
+"""Between two reads of what is watched."""
+_ENDLESS: Final = 10_000
+"""Columns, where no window bounds them."""
 TIMEOUT_S: Final = 2.0
 """Longer than that, nobody waits for a Tab."""
 ENDED: Final = 143
@@ -63,11 +73,37 @@ async def _names(namespace: str, kubeconfig: Path | None, context: str) -> list[
         return [each.key.name for each in await read_all(kube, where)]
 
 
-Name = Annotated[
+def _bare(name: str | None) -> str:
+    """The name in `NAME`, `sd/NAME` or `speculativedeployments.fathom.dev/NAME`."""
+    kind, _, bare = (name or "").rpartition("/")
+    if kind and kind.lower().removesuffix(f".{names.GROUP}") not in _KINDS:
+        raise typer.BadParameter(
+            f"{name} is no SpeculativeDeployment: write its name, as it is or after sd/."
+        )
+    return bare
+
+
+_NAME: Final = typer.Argument(
+    metavar="NAME",
+    help="The SpeculativeDeployment: its name, or sd/NAME.",
+    autocompletion=names_beginning,
+    callback=_bare,
+)
+Name = Annotated[str, _NAME]
+OptionalName = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="Of the SpeculativeDeployment.", autocompletion=names_beginning
+        metavar="NAME",
+        help="The SpeculativeDeployment: its name, or sd/NAME. Default: all of the namespace.",
+        autocompletion=names_beginning,
+        callback=_bare,
     ),
+]
+AllNamespaces = Annotated[
+    bool, typer.Option("-A", "--all-namespaces", help="Those of all namespaces.")
+]
+Watch = Annotated[
+    bool, typer.Option("-w", "--watch", help="Refresh every 2 seconds, until Ctrl-C.")
 ]
 
 
@@ -133,17 +169,83 @@ def on_resource(
     Raises:
         typer.Exit: there is none, or the cluster cannot be asked; stderr says so.
     """
-    with refusing():
-        key = ObjectKey(namespace or kube_config.namespace(kubeconfig, context), name)
-
-        async def acted() -> _Found | None:
-            async with connected(kubeconfig, context) as kube:
-                return await act(kube, key)
-
-        found = asyncio.run(acted())
+    key = ObjectKey(chosen_namespace(namespace, context=context, kubeconfig=kubeconfig), name)
+    found = from_cluster(lambda kube: act(kube, key), context=context, kubeconfig=kubeconfig)
     if found is None:
         refuse(f"There is no SpeculativeDeployment {key}.")
     return key, found
+
+
+def chosen_namespace(namespace: str, *, context: str, kubeconfig: Path | None) -> str:
+    """The namespace that is named, else the context's.
+
+    Raises:
+        typer.Exit: there is no such kubeconfig or context; stderr says so.
+    """
+    with refusing():
+        return namespace or kube_config.namespace(kubeconfig, context)
+
+
+def from_cluster(
+    read: Callable[[KubePort], Awaitable[_Read]], *, context: str, kubeconfig: Path | None
+) -> _Read:
+    """What is read from a cluster.
+
+    Raises:
+        typer.Exit: the cluster cannot be asked; stderr says so.
+    """
+
+    async def connect_and_read() -> _Read:
+        async with connected(kubeconfig, context) as kube:
+            return await read(kube)
+
+    with refusing():
+        return asyncio.run(connect_and_read())
+
+
+def watch_cluster(
+    read: Callable[[KubePort], Awaitable[_Read]],
+    draw: Callable[[_Read], RenderableType],
+    *,
+    context: str,
+    kubeconfig: Path | None,
+) -> None:
+    """Draw what is read, again every 2 seconds, until Ctrl-C.
+
+    Raises:
+        typer.Exit: the cluster cannot be asked at first; stderr says so. Later a line below what
+            was read last says so: what is gone for a moment need not end the watching.
+    """
+
+    async def watch() -> None:
+        async with connected(kubeconfig, context) as kube:
+            drawn = draw(await read(kube))
+            with Live(drawn, console=Console(), auto_refresh=False) as live:
+                while True:
+                    await asyncio.sleep(EVERY_S)
+                    try:
+                        drawn = draw(await read(kube))
+                        live.update(drawn, refresh=True)
+                    except KubeError as error:
+                        trouble = f"{kube_sentence(error)} What is shown is older."
+                        live.update(Group(drawn, Text(trouble, style="red")), refresh=True)
+
+    with refusing(), suppress(KeyboardInterrupt):
+        asyncio.run(watch())
+
+
+def print_whole(console: Console, shown: RenderableType) -> None:
+    """Print; where it is no terminal, as wide as it takes: somebody may search it for an alarm."""
+    if not console.is_terminal:
+        endless = console.options.update(max_width=_ENDLESS)
+        console.width = max(console.width, console.measure(shown, options=endless).maximum)
+    console.print(shown)
+
+
+def no_resource(namespace: str) -> str:
+    """That there is none in a namespace; empty: in any."""
+    where = f"namespace {namespace}" if namespace else "any namespace"
+    return f"There is no SpeculativeDeployment in {where}."
 
 
 def valid(key: ObjectKey, live: LiveResource) -> SpeculativeDeployment:

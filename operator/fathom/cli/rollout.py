@@ -40,6 +40,8 @@ def rollout_command(
 
     Pods stay as they run until then. Names the revision that status.rollout offers in the
     annotation fathom.dev/rollout; the spec stays as it is. Exit code 2: nothing is offered.
+
+    Example: fathom rollout kimi-k2 -n llm
     """
     key, offered = on_resource(
         name, asked_for, namespace=namespace, context=context, kubeconfig=kubeconfig
@@ -89,6 +91,8 @@ def retry_command(
 
     Gives the annotation fathom.dev/retry-rollout a new value, or deletes the Job of the fetch, for
     the operator to start it again. The spec stays as it is. Exit code 2: nothing was given up.
+
+    Example: fathom retry kimi-k2 -n llm
     """
     now_s = SystemClock().now_s()
 
@@ -189,6 +193,8 @@ def pause_command(
     Depth stays as it is, rollouts and refreshes wait; scaling and edits that change depth
     continue. Writes the annotation fathom.dev/paused, not the spec, so that what syncs the spec
     from Git finds no difference. `fathom resume` ends it.
+
+    Example: fathom pause kimi-k2 -n llm --reason "incident 42"
     """
     if not pause_of({names.ANNOTATION_PAUSED: reason}):
         refuse(f"--reason {reason!r} would be no pause: say why, or leave it out.")
@@ -231,7 +237,10 @@ def resume_command(
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """End a pause: what was held continues where it was."""
+    """End a pause: what was held continues where it was.
+
+    Example: fathom resume kimi-k2 -n llm
+    """
 
     async def resumed(kube: KubePort, key: ObjectKey) -> Reported | None:
         before = await read_reported(kube, key)

@@ -1,29 +1,38 @@
-"""`fathom status`: one screen that says how a SpeculativeDeployment is. Unknown is not zero."""
+"""`fathom status`: how SpeculativeDeployments are. Unknown is not zero."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Literal
 
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fathom.adapters.ports import SystemClock
-from fathom.api.choices import TuningMode
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
-from fathom.api.status import Condition, SpeculativeDeploymentStatus
-from fathom.cli.cluster import Reported, read_reported
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace, on_resource
-from fathom.cluster.kinds import ObjectKey
-from fathom.resource import (
-    NOT_MEASURED,
-    gained_in_words,
-    signed,
-    unwatched_in_words,
-    unwatched_since,
+from fathom.adapters.ports import KubePort, SystemClock
+from fathom.api.conditions import AlarmKind, ConditionType, Reason
+from fathom.api.status import Condition
+from fathom.cli.cluster import Reported, read_all, read_reported
+from fathom.cli.documents import AsOutput, Document, Output, Part, written
+from fathom.cli.options import (
+    AllNamespaces,
+    Context,
+    Kubeconfig,
+    Namespace,
+    OptionalName,
+    Watch,
+    chosen_namespace,
+    from_cluster,
+    no_resource,
+    print_whole,
+    refuse,
+    watch_cluster,
 )
+from fathom.cli.status_checks import CheckState, StatusCheck, holds, status_checks
+from fathom.cluster.kinds import ObjectKey
+from fathom.resource import unwatched_in_words, unwatched_since
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -39,15 +48,49 @@ class Headline(StrEnum):
     UNKNOWN = "is not known to be well"
 
 
+_MARKS: Final[Mapping[CheckState, tuple[str, str]]] = MappingProxyType(
+    {
+        CheckState.OK: ("✔", "green"),
+        CheckState.WARNING: ("!", "yellow"),
+        CheckState.FAILED: ("✘", "red"),
+        CheckState.UNKNOWN: ("·", "dim"),
+    }
+)
+
+
+class StatusReport(Part):
+    """How one resource is."""
+
+    namespace: str
+    name: str
+    well: bool
+    """Well, or paused: `fathom status` ends with 0."""
+    headline: Headline
+    cause: str
+    """Why it is not well, and what to do; empty: it is."""
+    checks: tuple[StatusCheck, ...]
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+
+class StatusList(Document):
+    """The document of `fathom status`."""
+
+    kind: Literal["StatusList"] = "StatusList"
+    items: tuple[StatusReport, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Wellness:
     headline: Headline
-    next: str
-    """What happens, or what to do, in sentences."""
+    cause: str = ""
+    """What happens, or what to do, in sentences; empty: nothing."""
 
     @property
     def is_well(self) -> bool:
-        """Whether nobody has to look."""
+        """Whether no person has to act."""
         return self.headline in {Headline.WELL, Headline.PAUSED}
 
 
@@ -61,7 +104,7 @@ def wellness_of(reported: Reported, now_s: float) -> Wellness:
     if reported.status and (since := unwatched_since(reported.status, now_s)):
         return Wellness(Headline.UNKNOWN, unwatched_in_words(since))
     found = (judge(reported) for judge in _JUDGES)
-    return next(each for each in found if each is not None)
+    return next((each for each in found if each is not None), Wellness(Headline.WELL))
 
 
 def _not_reported(reported: Reported) -> Wellness | None:
@@ -82,7 +125,7 @@ def _not_reported(reported: Reported) -> Wellness | None:
 
 def _degraded(reported: Reported) -> Wellness | None:
     degraded = reported.condition(ConditionType.DEGRADED)
-    if degraded is None or not _holds(degraded):
+    if degraded is None or not holds(degraded):
         return None
     again = {Reason.ROLLED_BACK, Reason.WEIGHTS_NOT_FETCHED}
     hint = (
@@ -98,34 +141,20 @@ def _progressing(reported: Reported) -> Wellness | None:
     if progressing is None:
         return None
     if progressing.reason == Reason.PAUSED:
-        resume = f"`kubectl fathom resume {reported.metadata.name}` ends the pause."
-        return Wellness(Headline.PAUSED, resume)
-    return Wellness(Headline.UNDER_WAY, progressing.message) if _holds(progressing) else None
+        return Wellness(Headline.PAUSED)
+    return Wellness(Headline.UNDER_WAY, progressing.message) if holds(progressing) else None
 
 
 def _not_ready(reported: Reported) -> Wellness | None:
     ready = reported.condition(ConditionType.READY)
-    if ready is not None and (_holds(ready) or ready.reason == Reason.SCALED_TO_ZERO):
+    if ready is not None and (holds(ready) or ready.reason == Reason.SCALED_TO_ZERO):
         return None
     return Wellness(Headline.NOT_WELL, ready.message if ready else "It says nothing of Ready.")
 
 
 def _alarmed(reported: Reported) -> Wellness | None:
-    found = (reported.condition(kind) for kind in AlarmKind)
-    alarms = [each.message for each in found if each is not None and _holds(each)]
+    alarms = [each.message for each in _alarms(reported)]
     return Wellness(Headline.ALARMED, " ".join(alarms)) if alarms else None
-
-
-def _well(reported: Reported) -> Wellness:
-    tuning = reported.condition(ConditionType.TUNING)
-    status, following = reported.status, "Nothing."
-    if status is not None and status.warnings:
-        following = f"Its spec has warnings: {' '.join(status.warnings)}"
-    elif tuning is not None and not _holds(tuning) and tuning.reason != Reason.STATIC:
-        following = tuning.message
-    elif status is not None and status.tuning.summary.startswith(f"{TuningMode.ADVISE}/"):
-        following = f"`kubectl fathom advise {reported.metadata.name}` says which depth to write."
-    return Wellness(Headline.WELL, following)
 
 
 _JUDGES: Final[tuple[Callable[[Reported], Wellness | None], ...]] = (
@@ -134,118 +163,115 @@ _JUDGES: Final[tuple[Callable[[Reported], Wellness | None], ...]] = (
     _progressing,
     _not_ready,
     _alarmed,
-    _well,
 )
 """In this order: the first that answers is the verdict."""
 
 
-def _holds(condition: Condition) -> bool:
-    return condition.status is ConditionStatus.TRUE
+def _alarms(reported: Reported) -> Iterator[Condition]:
+    found = (reported.condition(kind) for kind in AlarmKind)
+    return (each for each in found if each is not None and holds(each))
 
 
-def status_view(key: ObjectKey, reported: Reported, wellness: Wellness) -> Group:
-    """A headline with the cause, and a row for each thing that a person asks.
+def status_report(reported: Reported, now_s: float) -> StatusReport:
+    """The verdict on a resource, and every check of it.
 
     Args:
-        key: of the resource.
-        reported: it, as it was read.
-        wellness: what was made of that.
+        reported: the resource as it was read.
+        now_s: Unix seconds.
     """
-    style = "green" if wellness.is_well else "yellow"
-    cause = "." if wellness.is_well else f": {wellness.next}"
-    headline = Text.assemble((str(key), "bold"), " ", (wellness.headline, style), cause)
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column()
-    parts: list[RenderableType] = [headline, table]
-    for title, text in _rows(reported.status or SpeculativeDeploymentStatus()):
-        table.add_row(title, Text(text))
-    if wellness.is_well:
-        table.add_row("next", Text(wellness.next))
-    return Group(*parts)
-
-
-def _rows(status: SpeculativeDeploymentStatus) -> Iterator[tuple[str, str]]:
-    if not status.conditions:
-        return
-    yield "replicas", _joined(f"{status.ready} ready", _engine(status))
-    yield "depth", _depth(status)
-    yield from _why(status)
-    yield "traffic", _traffic(status)
-    yield "gain", _gain(status)
-    if status.gained is not None:
-        yield "gained", gained_in_words(status.gained)
-    if status.rollout is not None and status.rollout.stage:
-        rollout = status.rollout
-        yield "rollout", _joined(f"{rollout.stage} since {rollout.since}", rollout.message)
-    if status.left_out:
-        yield "not made", " ".join(status.left_out)
-
-
-def _engine(status: SpeculativeDeploymentStatus) -> str:
-    version = f"vLLM {status.engine.version}" if status.engine.version else ""
-    return _joined(version, status.draft.family)
-
-
-def _depth(status: SpeculativeDeploymentStatus) -> str:
-    depth = status.depth
-    if not depth.summary:
-        return "not known"
-    if not depth.generation:
-        return depth.summary
-    applied = f"in force on {depth.applied_replicas} of {status.ready_replicas} ready replicas"
-    return _joined(depth.summary, applied, f"since {depth.since}" if depth.since else "")
-
-
-def _why(status: SpeculativeDeploymentStatus) -> Iterator[tuple[str, str]]:
-    for each in status.conditions:
-        if each.type is ConditionType.PROGRESSING:
-            yield "state", f"{each.reason}: {each.message}"
-        if each.type is ConditionType.TUNING:
-            yield "why", f"{status.tuning.summary or each.reason}: {each.message}"
-
-
-def _traffic(status: SpeculativeDeploymentStatus) -> str:
-    measured = status.measured
-    if not measured.at:
-        return NOT_MEASURED
-    return _joined(
-        f"{measured.tokens_per_second} tokens per second",
-        f"batch {measured.mean_batch}" if measured.mean_batch else "",
-        f"acceptance length {measured.acceptance_length}" if measured.acceptance_length else "",
-        f"{measured.tpot_milliseconds} ms per output token" if measured.tpot_milliseconds else "",
-        ""
-        if measured.headroom_tokens_per_second is None
-        else f"capacity for at least {measured.headroom_tokens_per_second} more",
-        f"at {measured.at}",
+    wellness, meta = wellness_of(reported, now_s), reported.metadata
+    return StatusReport(
+        namespace=meta.namespace,
+        name=meta.name,
+        well=wellness.is_well,
+        headline=wellness.headline,
+        cause=wellness.cause,
+        checks=tuple(status_checks(reported, wellness.cause, now_s)),
     )
 
 
-def _gain(status: SpeculativeDeploymentStatus) -> str:
-    gain = status.measured.gain_percent
-    return f"{signed(gain)} % over your own depth, tokens" if gain else NOT_MEASURED
+def status_view(report: StatusReport) -> Group:
+    """A headline with the cause, and a line for each check."""
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
+    for style in ("", "bold", ""):
+        table.add_column(no_wrap=bool(style), style=style)
+    for each in report.checks:
+        mark, style = _MARKS[each.state]
+        hint = f"\n→ {each.hint}" if each.hint else ""
+        table.add_row(Text(mark, style=style), each.subject, Text(f"{each.text}{hint}"))
+    return Group(_headline(report), table)
 
 
-def _joined(*parts: str) -> str:
-    return ", ".join(part for part in parts if part)
+def _headline(report: StatusReport) -> Text:
+    style = "green" if report.well else "yellow"
+    cause = f": {report.cause}" if report.cause else "."
+    return Text.assemble((str(report.key), "bold"), " ", (report.headline, style), cause)
+
+
+def list_view(reports: Sequence[StatusReport], namespace: str) -> RenderableType:
+    """A line for each resource of a namespace; empty: of all of them."""
+    if not reports:
+        return Text(no_resource(namespace))
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
+    for each in reports:
+        state = CheckState.OK if each.well else CheckState.WARNING
+        failed = each.headline is Headline.NOT_WELL
+        mark, style = _MARKS[CheckState.FAILED if failed else state]
+        table.add_row(Text(mark, style=style), _headline(each))
+    return table
 
 
 @app.command()
 def status_command(
-    name: Name,
+    name: OptionalName = "",
     *,
     namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    watch: Watch = False,
+    output: AsOutput = Output.TEXT,
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Say whether one is well, at which depth it runs and why, and what comes next.
+    """Say whether one is well, at which depth it runs and why, and what to do.
 
-    Reads the resource alone. Exit codes: 0, it is well, or paused; 1, not so, or not yet; 2, it
-    cannot be read.
+    Without NAME: a line for each of the namespace.
+
+    Reads the resources alone. Exit codes: 0, all are well, or paused; 1, one is not, or not yet; 2,
+    they cannot be read.
+
+    Example: fathom status kimi-k2 -n llm
     """
-    key, reported = on_resource(
-        name, read_reported, namespace=namespace, context=context, kubeconfig=kubeconfig
+    if name and all_namespaces:
+        refuse("Give either a NAME or -A.")
+    if watch and output is not Output.TEXT:
+        refuse("Give either -w or -o: what is watched is drawn, and a document has an end.")
+    where = (
+        ""
+        if all_namespaces
+        else chosen_namespace(namespace, context=context, kubeconfig=kubeconfig)
     )
-    wellness = wellness_of(reported, SystemClock().now_s())
-    Console().print(status_view(key, reported, wellness))
-    raise typer.Exit(0 if wellness.is_well else 1)
+
+    async def read(kube: KubePort) -> tuple[StatusReport, ...]:
+        found = await _one(kube, ObjectKey(where, name)) if name else await read_all(kube, where)
+        now_s = SystemClock().now_s()
+        return tuple(status_report(each, now_s) for each in found)
+
+    def draw(reports: Sequence[StatusReport]) -> RenderableType:
+        return status_view(reports[0]) if name else list_view(reports, where)
+
+    if watch:
+        watch_cluster(read, draw, context=context, kubeconfig=kubeconfig)
+        return
+    reports = from_cluster(read, context=context, kubeconfig=kubeconfig)
+    if output is Output.TEXT:
+        Console().print(draw(reports)) if name else print_whole(Console(), draw(reports))
+    else:
+        typer.echo(written(StatusList(items=reports), output))
+    raise typer.Exit(0 if all(each.well for each in reports) else 1)
+
+
+async def _one(kube: KubePort, key: ObjectKey) -> tuple[Reported, ...]:
+    found = await read_reported(kube, key)
+    if found is None:
+        refuse(f"There is no SpeculativeDeployment {key}.")
+    return (found,)

@@ -1,32 +1,75 @@
 """`fathom top`. What is unknown is a dash: it is not zero."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Final, Literal
 
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fathom.adapters import kube_config
-from fathom.adapters.ports import KubeError, SystemClock
+from fathom.adapters.ports import KubePort, SystemClock
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
-from fathom.cli.cluster import Listed, connected, read_all
-from fathom.cli.options import Context, Kubeconfig, Namespace, kube_sentence, refusing
-from fathom.resource import UNKNOWN, standing
+from fathom.cli.cluster import Reported, read_all
+from fathom.cli.documents import AsOutput, Document, Output, Part, number, written
+from fathom.cli.options import (
+    AllNamespaces,
+    Context,
+    Kubeconfig,
+    Namespace,
+    Watch,
+    chosen_namespace,
+    from_cluster,
+    no_resource,
+    print_whole,
+    refuse,
+    watch_cluster,
+)
+from fathom.resource import UNKNOWN, standing, unwatched_since
 
-_ENDLESS: Final = 10_000
-"""Columns, where no window bounds them."""
 _NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN")
-EVERY_S: Final = 2.0
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-def top_table(listed: Sequence[Listed], now_s: float, *, with_namespace: bool) -> Table:
+class DepthOfBatches(Part):
+    """One range of a depth schedule."""
+
+    first_batch: int
+    last_batch: int
+    depth: int
+
+
+class TopRow(Part):
+    """One resource at a moment."""
+
+    namespace: str
+    name: str
+    ready: str
+    """Ready and wanted replicas, such as 2/2; empty: not known."""
+    schedule: tuple[DepthOfBatches, ...]
+    """Empty: not known."""
+    acceptance_length: float | None
+    tokens_per_second: int | None
+    tpot_milliseconds: float | None
+    gain_percent: float | None
+    measured_at: str | None
+    tuning: str
+    """Mode and what the tuner does, such as Auto/AtBest; empty: not known."""
+    last_decision: str | None
+    last_decision_at: str | None
+    alarms: tuple[str, ...]
+    unwatched_since: str | None
+    """When an operator last reconciled it, if that is long ago; null: one does."""
+
+
+class TopList(Document):
+    """The document of `fathom top`."""
+
+    kind: Literal["TopList"] = "TopList"
+    items: tuple[TopRow, ...]
+
+
+def top_table(listed: Sequence[Reported], now_s: float, *, with_namespace: bool) -> Table:
     """One row per resource, as it is at a moment (Unix seconds)."""
     table = Table(box=None, pad_edge=False)
     if with_namespace:
@@ -39,16 +82,9 @@ def top_table(listed: Sequence[Listed], now_s: float, *, with_namespace: bool) -
     table.add_column("ALARMS")
     for each in listed:
         namespace = (each.key.namespace,) if with_namespace else ()
-        table.add_row(*namespace, each.key.name, *_cells(each.status, now_s))
+        status = each.status or SpeculativeDeploymentStatus()
+        table.add_row(*namespace, each.key.name, *_cells(status, now_s))
     return table
-
-
-def print_whole(console: Console, shown: RenderableType) -> None:
-    """Print; where it is no terminal, as wide as it takes: somebody may search it for an alarm."""
-    if not console.is_terminal:
-        endless = console.options.update(max_width=_ENDLESS)
-        console.width = max(console.width, console.measure(shown, options=endless).maximum)
-    console.print(shown)
 
 
 def _cells(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[str | Text, ...]:
@@ -77,47 +113,68 @@ def _decision(decision: DecisionStatus) -> str:
     return f"{decision.message or decision.action}{expected}"
 
 
+def top_list(listed: Sequence[Reported], now_s: float) -> TopList:
+    """The same as a document."""
+    return TopList(items=tuple(_row(each, now_s) for each in listed))
+
+
+def _row(reported: Reported, now_s: float) -> TopRow:
+    status = reported.status or SpeculativeDeploymentStatus()
+    measured, decision = status.measured, status.tuning.last_decision
+    return TopRow(
+        namespace=reported.key.namespace,
+        name=reported.key.name,
+        ready=status.ready,
+        schedule=tuple(
+            DepthOfBatches(first_batch=first, last_batch=last, depth=depth)
+            for first, last, depth in status.depth.schedule
+        ),
+        acceptance_length=number(measured.acceptance_length),
+        tokens_per_second=measured.tokens_per_second if measured.at else None,
+        tpot_milliseconds=number(measured.tpot_milliseconds),
+        gain_percent=number(measured.gain_percent),
+        measured_at=measured.at or None,
+        tuning=status.tuning.summary,
+        last_decision=_decision(decision) if decision else None,
+        last_decision_at=decision.at if decision else None,
+        alarms=standing(status, now_s),
+        unwatched_since=unwatched_since(status, now_s) or None,
+    )
+
+
 @app.command()
 def top_command(
     *,
     namespace: Namespace = "",
-    all_namespaces: Annotated[
-        bool, typer.Option("-A", "--all-namespaces", help="Show all namespaces.")
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Refresh every 2 seconds, until Ctrl-C.")
-    ] = False,
+    all_namespaces: AllNamespaces = False,
+    watch: Watch = False,
+    output: AsOutput = Output.TEXT,
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Show all SpeculativeDeployments: depth, speed, gain, what was decided last, and alarms."""
-    with refusing():
-        where = "" if all_namespaces else namespace or kube_config.namespace(kubeconfig, context)
-        with suppress(KeyboardInterrupt):
-            asyncio.run(_show(where, kubeconfig, context, watch=watch))
+    """Show all SpeculativeDeployments: depth, speed, gain, what was decided last, and alarms.
 
+    Example: fathom top -n llm
+    """
+    if watch and output is not Output.TEXT:
+        refuse("Give either -w or -o: what is watched is drawn, and a document has an end.")
+    where = ""
+    if not all_namespaces:
+        where = chosen_namespace(namespace, context=context, kubeconfig=kubeconfig)
 
-async def _show(namespace: str, kubeconfig: Path | None, context: str, *, watch: bool) -> None:
-    console = Console()
-    async with connected(kubeconfig, context) as kube:
-        listed = await read_all(kube, namespace)
-        if not watch:
-            print_whole(console, _screen(listed, namespace, ""))
-            return
-        with Live(_screen(listed, namespace, ""), console=console, auto_refresh=False) as live:
-            while True:
-                await asyncio.sleep(EVERY_S)
-                try:
-                    listed, trouble = await read_all(kube, namespace), ""
-                except KubeError as error:
-                    # The last look stays; what is gone for a moment need not end the watching.
-                    trouble = f"{kube_sentence(error)} What is shown is older."
-                live.update(_screen(listed, namespace, trouble), refresh=True)
+    async def read(kube: KubePort) -> tuple[Reported, ...]:
+        return await read_all(kube, where)
 
+    def draw(listed: Sequence[Reported]) -> RenderableType:
+        if not listed:
+            return Text(no_resource(where))
+        return top_table(listed, SystemClock().now_s(), with_namespace=not where)
 
-def _screen(listed: tuple[Listed, ...], namespace: str, trouble: str) -> RenderableType:
-    where = f"namespace {namespace}" if namespace else "any namespace"
-    shown: RenderableType = Text(f"There is no SpeculativeDeployment in {where}.")
-    if listed:
-        shown = top_table(listed, SystemClock().now_s(), with_namespace=not namespace)
-    return Group(shown, Text(trouble, style="red")) if trouble else shown
+    if watch:
+        watch_cluster(read, draw, context=context, kubeconfig=kubeconfig)
+        return
+    listed = from_cluster(read, context=context, kubeconfig=kubeconfig)
+    if output is Output.TEXT:
+        print_whole(Console(), draw(listed))
+    else:
+        typer.echo(written(top_list(listed, SystemClock().now_s()), output))

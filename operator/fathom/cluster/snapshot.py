@@ -10,8 +10,7 @@ from fathom.cluster.manifest import Manifest, Meta
 from fathom.cluster.observed import ObservedConfigMap, ObservedJob, ObservedNode, ObservedWorkload
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.depth import DepthDocument
-from fathom.measurement.counters import PodCounters
-from fathom.measurement.scrape_failures import Unread
+from fathom.measurement.counters import PodCounters, Unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

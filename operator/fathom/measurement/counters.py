@@ -1,4 +1,4 @@
-"""What one engine has counted, and what it counted between two looks.
+"""What one engine has counted, what it counted between two looks, and which pods cannot be read.
 
 Counters are cumulative since the engine started, exactly as its /metrics shows them. Everything
 that is computed from them is computed from deltas, summed over pods before any division.
@@ -7,7 +7,8 @@ Older plugins count by whole doublings of the batch, newer ones by parts of them
 hold both for weeks. A look has its cells as its page names them; a delta has them all by the parts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from itertools import zip_longest
@@ -16,6 +17,14 @@ from typing import Final
 
 from fathom.engine.report import NOTHING_TOLD, EngineReport
 from fathom.measurement.packed_counts import CountsForm
+from fathom.text import counted
+
+FORGOTTEN_AFTER_S: Final = 180.0
+"""Looks are a minute apart at most: a pod that was read for so long is well again."""
+_TOLD_AFTER: Final = 2
+"""Looks that fail: the first may be an accident, and would write a status twice."""
+_MOST_PODS: Final = 3
+_MOST_CAUSES: Final = 3
 
 
 class StepKind(StrEnum):
@@ -202,3 +211,67 @@ OLD_STEPS_FORM: Final = CountsForm(_numbers_without_prompts, _steps_of, NO_STEPS
 """Form of pages that do not count tokens of prompts."""
 DRAFTS_FORM: Final = CountsForm(_numbers_of_drafts, _drafts_of, NO_DRAFTS)
 """Drafts, and then as many accepted ones as the cell is deep."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Unread:
+    """A pod whose counters could not be read at one look."""
+
+    pod: str
+    cause: str
+    """A sentence's second half, and nothing that a server said."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    looks: int
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadPods:
+    """What could not be read lately."""
+
+    _seen: Mapping[Unread, _Seen] = field(default_factory=dict)
+
+    def after(
+        self, failures: Iterable[Unread], pods: Collection[str], now_s: float
+    ) -> "UnreadPods":
+        """After one more look.
+
+        A pod that fails at every other look stays told, so that the words stand still.
+
+        Args:
+            failures: of this look.
+            pods: that there are; of others nothing is told any more.
+            now_s: Unix seconds.
+        """
+        fresh = {each: _Seen(1, now_s) for each in failures}
+        kept = {
+            each: seen
+            for each, seen in self._seen.items()
+            if now_s - seen.last_s < FORGOTTEN_AFTER_S
+        }
+        for each in fresh.keys() & kept.keys():
+            fresh[each] = _Seen(kept[each].looks + 1, now_s)
+        merged = {**kept, **fresh}
+        return UnreadPods({each: seen for each, seen in merged.items() if each.pod in pods})
+
+    @property
+    def sentence(self) -> str:
+        """Pods and causes, the first of each and a count of the rest; empty: all can be read."""
+        pods: defaultdict[str, list[str]] = defaultdict(list)
+        for each in sorted(each for each, seen in self._seen.items() if seen.looks >= _TOLD_AFTER):
+            pods[each.cause].append(each.pod)
+        if not pods:
+            return ""
+        told = [f"{_listed(names)} ({cause})" for cause, names in sorted(pods.items())]
+        rest = len(told) - _MOST_CAUSES
+        more = f"; others for {counted(rest, 'more reason')}" if rest > 0 else ""
+        return f"Metrics not read: {'; '.join(told[:_MOST_CAUSES])}{more}."
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) <= _MOST_PODS:
+        return ", ".join(names)
+    return f"{', '.join(names[:_MOST_PODS])} and {len(names) - _MOST_PODS} more"

@@ -22,7 +22,7 @@ from fathom.cluster.snapshot import Objects
 from fathom.engine.depth import DepthDocument
 from fathom.fetch.progress import FetchProgress
 from fathom.manifests.config_maps import STATE_KEY
-from fathom.measurement.scrape_failures import UnreadPods
+from fathom.measurement.counters import UnreadPods
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
 from fathom.reconcile.intent import Intent, JudgedBy, intent_of

@@ -91,7 +91,10 @@ def replay_command(
         Path | None, typer.Option(metavar="FILE", help="Also write it as one HTML file.")
     ] = None,
 ) -> None:
-    """Ask the tuner over recorded metrics what it would have decided, and what that would gain."""
+    """Ask the tuner over recorded metrics what it would have decided, and what that would gain.
+
+    Example: fathom replay day.jsonl.gz -f kimi.yaml
+    """
     if bool(files) == bool(prometheus) or (prometheus and not name):
         refuse("Give a recording, or --prometheus URL with --name and --namespace.")
     tuning = {

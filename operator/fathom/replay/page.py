@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fathom.api.choices import TuningMode
 from fathom.api.status import DepthStatus, SpeculativeDeploymentStatus, TuningStatus
-from fathom.cli.explain import alarm_sentence, bullets, explanation_view
+from fathom.cli.explain import bullets, explanation_view
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument, merged, summary
 from fathom.page.history import History, Moment, MomentKind, charts_of
@@ -44,7 +44,7 @@ def replay_view(replayed: ReplayResult) -> Iterator[RenderableType]:
     if replayed.decisions:
         yield decisions_table(replayed.decisions)
     yield Text(held_sentence(replayed))
-    yield from bullets("Alarms it would have raised", map(alarm_sentence, replayed.alarms))
+    yield from bullets("Alarms it would have raised", map(str, replayed.alarms))
     yield Text()
     yield gains_table(replayed)
     yield Text("\nWhat it knows at the end\n", style="bold")

@@ -66,6 +66,8 @@ def report_command(
     has what was recorded, and what the tuner would have decided.
 
     It needs nothing else and fetches nothing: attach it to a ticket, open it anywhere.
+
+    Example: fathom report kimi-k2 -n llm -o kimi.html
     """
     if recording:
         page = recorded_page(ObjectKey(namespace, name), recording, filename)

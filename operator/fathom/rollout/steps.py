@@ -21,13 +21,16 @@ from fathom.api.conditions import Reason
 from fathom.cluster.events import Event, EventReason
 from fathom.rollout.canary_health import not_ahead, resumed, standing_still, unwatched
 from fathom.rollout.canary_step import (
+    NoRoom,
     RolloutStep,
     alone,
+    cost,
+    no_room,
     normal,
     promotion,
+    takes_at_once,
     watched_canary,
 )
-from fathom.rollout.capacity import NoRoom, cost, no_room, takes_at_once
 from fathom.rollout.comparison import HAS
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import Rollout, Stage

@@ -316,7 +316,10 @@ def run_command(
         ),
     ] = None,
 ) -> None:
-    """Run the operator until it is stopped; what runs in the cluster is left as it is."""
+    """Run the operator until it is stopped; what runs in the cluster is left as it is.
+
+    Example: fathom run -n llm
+    """
     in_a_pod = bool(lease_namespace)
     options = RunOptions(
         namespaces=tuple(namespace or ()),

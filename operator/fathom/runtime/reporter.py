@@ -14,7 +14,7 @@ from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.events import Event, EventPace, EventReason, Severity
 from fathom.cluster.manifest import Seen
 from fathom.cluster.snapshot import Objects
-from fathom.measurement.scrape_failures import UnreadPods
+from fathom.measurement.counters import UnreadPods
 from fathom.page.subject import PassReport
 from fathom.reconcile.applied import (
     Applied,

@@ -9,6 +9,9 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from fathom.cli.main import app
+from support.help_examples import examples
+from unit.replay.recorded import record, write
+from unit.tuning.plant import EASY, Fleet
 
 REPOSITORY: Final = Path(__file__).parents[3]
 PAGES: Final = "".join(
@@ -45,3 +48,24 @@ def test_one_that_is_like_no_other_is_told_that_alone() -> None:
     assert result.exit_code == 2
     assert "No such command 'nonsense'. " in result.stderr
     assert "Did you mean" not in result.stderr
+
+
+@pytest.mark.parametrize(("name", "words"), examples().items())
+def test_the_help_of_each_command_has_an_example_that_it_takes(
+    name: str, words: tuple[str, ...]
+) -> None:
+    """Those that ask a cluster run in tests/cluster/test_inspect.py, a bench in test_bench.py."""
+    assert words[:1] == (name,), f"`fathom {name} --help` has no line `Example: fathom {name} …`"
+    assert CliRunner().invoke(app, [*words, "-h"]).exit_code == 0
+
+
+def test_examples_with_files_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = REPOSITORY / "examples" / "kimi-k2.6-gb200.yaml"
+    Path("kimi.yaml").write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
+    write(Path("day.jsonl.gz"), record(Fleet(acceptance=EASY), 120))
+
+    for name in ("check", "render", "replay"):
+        result = CliRunner().invoke(app, list(examples()[name]))
+        assert (result.exit_code, result.stderr) == (0, ""), name
+        assert result.stdout

@@ -9,12 +9,10 @@ from rich.console import Console
 
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cli.cluster import Reported
-from fathom.cli.status import Headline, status_view, wellness_of
-from fathom.cluster.kinds import ObjectKey
+from fathom.cli.status import Headline, list_view, status_report, status_view, wellness_of
 from fathom.cluster.manifest import Meta
 from fathom.times import unix_seconds
 
-KEY = ObjectKey("llm", "kimi")
 NOW_S = unix_seconds("2026-01-01T00:30:00Z") or 0.0
 WELL: Mapping[str, tuple[str, str, str]] = {
     "Ready": ("True", "AllReplicasReady", "2 of 2 replicas are ready."),
@@ -56,7 +54,7 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
 @pytest.mark.parametrize(
     ("given", "headline", "following"),
     [
-        (reported(), Headline.WELL, "Nothing."),
+        (reported(), Headline.WELL, ""),
         (NEW, Headline.UNKNOWN, "No operator has reported on it yet."),
         (reported(generation=3), Headline.UNKNOWN, "reported on generation 2 and not yet on 3"),
         (
@@ -64,8 +62,8 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
             Headline.UNKNOWN,
             "No operator has watched it since 2026-01-01T00:04:59Z, and all that is shown is",
         ),
-        (reported(lastReconcileTime="2026-01-01T00:05:00Z"), Headline.WELL, "Nothing."),
-        (reported(PAUSED), Headline.PAUSED, "`kubectl fathom resume kimi` ends the pause."),
+        (reported(lastReconcileTime="2026-01-01T00:05:00Z"), Headline.WELL, ""),
+        (reported(PAUSED), Headline.PAUSED, ""),
         (
             reported(ROLLED_BACK | PAUSED),
             Headline.NOT_WELL,
@@ -89,37 +87,98 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
         (
             reported({"Ready": ("False", "ScaledToZero", "spec.replicas is 0.")}),
             Headline.WELL,
-            "Nothing.",
+            "",
         ),
         (
             reported({"DraftMismatch": ("True", "AcceptanceCliff", "Look at the draft.")}),
             Headline.ALARMED,
             "Look at the draft.",
         ),
-        (
-            reported({"Tuning": ("False", "NoMetrics", "no metrics can be read.")}),
-            Headline.WELL,
-            "no metrics can be read.",
-        ),
-        (
-            reported(tuning={"summary": "Advise/Advising"}),
-            Headline.WELL,
-            "`kubectl fathom advise kimi` says which depth to write.",
-        ),
     ],
 )
-def test_the_verdict_and_what_comes_next(
-    given: Reported, headline: Headline, following: str
-) -> None:
+def test_the_verdict_and_its_cause(given: Reported, headline: Headline, following: str) -> None:
     found = wellness_of(given, NOW_S)
 
     assert found.headline is headline
-    assert following in found.next
+    assert bool(found.cause) is bool(following)
+    assert following in found.cause
+
+
+@pytest.mark.parametrize(
+    ("given", "subject", "state", "text", "hint"),
+    [
+        (reported(PAUSED), "rollout", "unknown", "Paused", "`kubectl fathom resume kimi` ends it"),
+        (
+            reported({"Tuning": ("False", "NoMetrics", "no metrics can be read.")}),
+            *("tuning", "warning", "NoMetrics: no metrics can be read.", ""),
+        ),
+        (
+            reported({"Tuning": ("False", "Static", "depth stays.")}),
+            *("tuning", "ok", "Static: depth stays.", ""),
+        ),
+        (
+            reported(tuning={"summary": "Advise/Advising"}),
+            *("tuning", "ok", "Advise/Advising: The depths"),
+            "`kubectl fathom advise kimi` says which depth to write.",
+        ),
+        (reported(warnings=["spec.x: is odd."]), "spec", "warning", "spec.x: is odd.", ""),
+        (
+            reported({"DraftCompatible": ("Unknown", "Doubtful", "another model's.")}),
+            *("draft", "warning", "Doubtful: another model's.", ""),
+        ),
+        (
+            reported({"DraftCompatible": ("False", "Incompatible", "hidden sizes differ.")}),
+            *("draft", "failed", "Incompatible: hidden sizes differ.", ""),
+        ),
+        (reported(weights={"summary": "1 GiB of 5"}), "weights", "warning", "1 GiB of 5", ""),
+        (
+            reported({"Ready": ("False", "ReplicasNotReady", "1 of 2.")}, ready="1/2"),
+            *("replicas", "failed", "1/2 ready", ""),
+        ),
+        (
+            reported({"Ready": ("False", "ReplicasNotReady", "1 of 2.")} | STARTING, ready="1/2"),
+            *("replicas", "warning", "1/2 ready", ""),
+        ),
+        (
+            reported(rollout={"stage": "Offered", "message": "image: a became b."}),
+            *("upgrade", "unknown", "a rollout is offered: image: a became b."),
+            "`kubectl fathom rollout kimi` begins it.",
+        ),
+        (
+            reported(
+                readyReplicas=2, depth={"summary": "5", "generation": 4, "appliedReplicas": 1}
+            ),
+            *("depth", "warning", "5, in force on 1 of 2 ready replicas", ""),
+        ),
+        (
+            reported({"DraftMismatch": ("True", "AcceptanceCliff", "See the draft.")}),
+            *("alarm", "warning", "DraftMismatch/AcceptanceCliff", ""),
+        ),
+        (reported(generation=3), "operator", "warning", "reported, generation 2 of 3", ""),
+        (NEW, "operator", "failed", "has not reported", ""),
+    ],
+)
+def test_a_check_says_how_its_subject_is_and_what_to_do(
+    given: Reported, subject: str, state: str, text: str, hint: str
+) -> None:
+    found = [each for each in status_report(given, NOW_S).checks if each.subject == subject]
+
+    (check,) = found
+    assert check.state == state
+    assert check.text.startswith(text)
+    assert hint.removesuffix("it") in check.hint
+    assert bool(check.hint) is bool(hint)
+
+
+def test_the_headline_s_cause_is_said_once() -> None:
+    text = shown(reported({"DraftMismatch": ("True", "AcceptanceCliff", "See the draft.")}))
+
+    assert text.count("See the draft.") == 1
 
 
 def shown(given: Reported) -> str:
     console = Console(file=StringIO(), width=110, color_system=None)
-    console.print(status_view(KEY, given, wellness_of(given, NOW_S)))
+    console.print(status_view(status_report(given, NOW_S)))
     assert isinstance(console.file, StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
@@ -148,13 +207,15 @@ def test_one_screen() -> None:
 
     assert shown(given).splitlines() == [
         "llm/kimi is well.",
-        "replicas  2/2 ready, vLLM 0.32.0, EAGLE-3.1",
-        "depth     5/3, in force on 2 of 2 ready replicas, since 2026-01-01T00:00:00Z",
-        "state     UpToDate: every replica is of revision r1.",
-        "why       Auto/AtBest: The depths in force are the best known.",
-        "traffic   4321 tokens per second, batch 7.9, acceptance length 2.91, at 2026-01-01T00:05Z",
-        "gain      +6.2 % over your own depth, tokens",
-        "next      Nothing.",
+        "✔ operator reported, generation 2",
+        "✔ spec     no warning",
+        "✔ replicas 2/2 ready, vLLM 0.32.0",
+        "✔ rollout  UpToDate: every replica is of revision r1.",
+        "✔ depth    5/3, in force on 2 of 2 ready replicas, since 30 min",
+        "✔ tuning   Auto/AtBest: The depths in force are the best known.",
+        "✔ alarms   none is active",
+        "✔ traffic  4321 tokens per second, batch 7.9, acceptance length 2.91, 25 min ago",
+        "✔ gain     +6.2 % over your own depth, tokens",
     ]
 
 
@@ -179,9 +240,7 @@ def test_what_it_brought_and_what_it_could_still_serve() -> None:
         "gained +6.1 % ± 0.8, +41.20 ± 5.40 GPU hours since 2026-01-01T00:00:00Z (675.41 busy GPU "
         "hours measured, 3.10 not)" in text
     )
-    assert (
-        "4321 tokens per second, capacity for at least 1450 more, at 2026-01-01T00:05:00Z" in text
-    )
+    assert "4321 tokens per second, capacity for at least 1450 more, 25 min ago" in text
     unknown = {key: gained[key] for key in ("since", "unmeasuredGpuHours")}
     unknown["measuredGpuHours"] = "0.00"
     text = " ".join(shown(reported(gained=unknown)).split())
@@ -191,15 +250,15 @@ def test_what_it_brought_and_what_it_could_still_serve() -> None:
 def test_what_is_not_measured_is_not_zero() -> None:
     lines = shown(reported(ready="2/2", readyReplicas=2)).splitlines()
 
-    assert "depth     not known" in lines
-    assert "traffic   not measured" in lines
-    assert "gain      not measured" in lines
+    assert "· depth    not known" in lines
+    assert "· traffic  not measured" in lines
+    assert "· gain     not measured" in lines
 
 
 def test_of_one_that_nobody_has_looked_at_nothing_is_made_up() -> None:
     assert " ".join(shown(NEW).split()) == (
         "llm/kimi is not known to be well: No operator has reported on it yet. Does one run, and "
-        "does it watch this namespace?"
+        "does it watch this namespace? ✘ operator has not reported"
     )
 
 
@@ -208,7 +267,7 @@ def test_the_cause_is_in_the_first_line_and_what_is_not_made_in_the_last() -> No
     first, *_, last = shown(reported(failing, leftOut=["No PodMonitor."])).splitlines()
 
     assert first == "llm/kimi is not well: ImageUnavailable: no such image."
-    assert last == "not made  No PodMonitor."
+    assert last == "· not made No PodMonitor."
 
 
 def test_a_rollout_and_a_loss_are_told() -> None:
@@ -222,5 +281,18 @@ def test_a_rollout_and_a_loss_are_told() -> None:
     )
     lines = shown(given).splitlines()
 
-    assert "rollout   RolledBack since 2026-01-01T00:00:00Z, it was slower." in lines
-    assert "gain      -1.0 % over your own depth, tokens" in lines
+    assert "! revision RolledBack 30 min ago, it was slower." in lines
+    assert "! gain     -1.0 % over your own depth, tokens" in lines
+
+
+def test_without_a_name_it_is_a_line_for_each() -> None:
+    failing = reported({"Degraded": ("True", "ImageUnavailable", "no such image.")})
+    found = [status_report(each, NOW_S) for each in (reported(), failing, NEW)]
+    console = Console(file=StringIO(), width=110, color_system=None)
+    console.print(list_view(found, "llm"))
+    assert isinstance(console.file, StringIO)
+    well, failed, unknown, *_ = (line.rstrip() for line in console.file.getvalue().splitlines())
+
+    assert well == "✔ llm/kimi is well."
+    assert failed == "✘ llm/kimi is not well: ImageUnavailable: no such image."
+    assert unknown.startswith("! llm/kimi is not known to be well: No operator has reported on it")

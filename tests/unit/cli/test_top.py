@@ -7,10 +7,11 @@ from rich.table import Table
 
 from fathom.adapters.ports import KubeError
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.cli.cluster import Listed, read_all, read_resource
-from fathom.cli.options import kube_sentence
-from fathom.cli.top import print_whole, top_table
+from fathom.cli.cluster import Reported, read_all, read_resource
+from fathom.cli.options import kube_sentence, print_whole
+from fathom.cli.top import top_list, top_table
 from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.cluster.manifest import Meta
 from fathom.resource import SpeculativeDeployment, standing
 from fathom.times import unix_seconds
 from fathom.tuning.learned_state import TuningState
@@ -62,6 +63,10 @@ STATUS = SpeculativeDeploymentStatus.model_validate(
 )
 
 
+def listed(name: str, status: SpeculativeDeploymentStatus = STATUS) -> Reported:
+    return Reported(Meta(name=name, namespace="llm"), status)
+
+
 def shown(table: Table, width: int = 180) -> list[str]:
     console = Console(file=StringIO(), width=width, color_system=None)
     console.print(table)
@@ -70,9 +75,7 @@ def shown(table: Table, width: int = 180) -> list[str]:
 
 
 def test_a_row_holds_what_the_status_says() -> None:
-    header, row, *_ = shown(
-        top_table([Listed(ObjectKey("llm", "kimi"), STATUS)], NOW_S, with_namespace=True)
-    )
+    header, row, *_ = shown(top_table([listed("kimi")], NOW_S, with_namespace=True))
 
     assert header.split()[:3] == ["NAMESPACE", "NAME", "READY"]
     assert row.split()[:9] == ["llm", "kimi", "2/2", "5/3", "2.91", "4321", "11.5", "ms", "6.2%"]
@@ -87,8 +90,7 @@ def test_what_is_no_terminal_cuts_nothing_off(*, of_a_terminal: bool) -> None:
     """Somebody searches it for an alarm."""
     name = "kimi-k2-instruct-of-the-other-region-eu-west"
     console = Console(file=StringIO(), width=80, force_terminal=of_a_terminal, color_system=None)
-    listed = [Listed(ObjectKey("llm", name), STATUS)]
-    print_whole(console, top_table(listed, NOW_S, with_namespace=True))
+    print_whole(console, top_table([listed(name)], NOW_S, with_namespace=True))
     assert isinstance(console.file, StringIO)
     header, row, *_ = console.file.getvalue().splitlines()
     if of_a_terminal:
@@ -102,13 +104,32 @@ def test_what_is_no_terminal_cuts_nothing_off(*, of_a_terminal: bool) -> None:
 def test_what_is_unknown_is_a_dash_and_not_zero() -> None:
     _, row, *_ = shown(
         top_table(
-            [Listed(ObjectKey("llm", "new"), SpeculativeDeploymentStatus())],
+            [listed("new", SpeculativeDeploymentStatus())],
             NOW_S,
             with_namespace=False,
         )
     )
 
     assert row.split() == ["new", *["–"] * 9]
+
+
+def test_the_document_has_numbers_and_null_for_what_is_unknown() -> None:
+    known, unknown = top_list(
+        [listed("kimi"), listed("new", SpeculativeDeploymentStatus())], NOW_S
+    ).items
+
+    assert (known.acceptance_length, known.gain_percent, known.tpot_milliseconds) == (
+        2.91,
+        6.2,
+        11.5,
+    )
+    assert (known.tokens_per_second, known.measured_at) == (4321, "2026-01-01T00:00:00Z")
+    assert known.alarms == ("DraftMismatch/AcceptanceCliff",)
+    assert {
+        (unknown.acceptance_length, unknown.tokens_per_second),
+        (unknown.gain_percent, unknown.measured_at),
+        (unknown.last_decision, unknown.unwatched_since),
+    } == {(None, None)}
 
 
 def test_a_degraded_resource_is_an_alarm() -> None:
@@ -130,9 +151,7 @@ def test_a_degraded_resource_is_an_alarm() -> None:
 )
 def test_one_that_nobody_watches_is_told(last: str, alarms: str) -> None:
     status = SpeculativeDeploymentStatus.model_validate({"lastReconcileTime": last})
-    _, row, *_ = shown(
-        top_table([Listed(ObjectKey("llm", "kimi"), status)], NOW_S, with_namespace=False)
-    )
+    _, row, *_ = shown(top_table([listed("kimi", status)], NOW_S, with_namespace=False))
     assert row.split()[9:] == alarms.split()
 
 

@@ -1,4 +1,4 @@
-from fathom.measurement.scrape_failures import FORGOTTEN_AFTER_S, Unread, UnreadPods
+from fathom.measurement.counters import FORGOTTEN_AFTER_S, Unread, UnreadPods
 
 LATE = "no answer within 5 s"
 PODS = frozenset("abcdefg")

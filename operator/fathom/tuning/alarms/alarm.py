@@ -21,6 +21,9 @@ class Alarm:
     older_than_s: float | None = None
     """Age of the engines that it is about; None: it is not about age."""
 
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.reason}: {self.message} {self.recommendation}"
+
 
 NORMAL_AFTER_S: Final = 3600.0
 """How long acceptance must be low before that is learned as normal."""

@@ -1,0 +1,136 @@
+"""The document of `fathom explain -o json`."""
+
+from collections.abc import Iterable
+from math import expm1
+from typing import Literal
+
+from fathom.api.choices import TuningMode
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.cli.documents import Document, Part
+from fathom.cli.history import Happened, decisions
+from fathom.resource import SpeculativeDeployment
+from fathom.tuning.explanation import Explanation, Worth
+
+
+class WorthPart(Part):
+    """What a depth is worth in a bucket, over the user's own depth; null: nothing is known."""
+
+    depth: int
+    gain_percent: float | None
+    error_percent: float | None
+    """One standard error."""
+    measured: bool
+
+
+class BucketPart(Part):
+    batches: str
+    share: float
+    """Share of the recent busy time, 0 to 1."""
+    depth: int
+    why: str
+    worths: tuple[WorthPart, ...]
+
+
+class PositionPart(Part):
+    """One draft position, counted from 1."""
+
+    position: int
+    acceptance: float
+    """P(accepted | all before it were)."""
+    error: float
+    survival: float
+    """P(this and all before it accepted)."""
+    acceptance_length: float
+    """Tokens per step at a depth of this position."""
+    measured: bool
+
+
+class PodsPart(Part):
+    """What is known of pods that are tuned together."""
+
+    pods: str
+    """Empty: all that are not tuned apart."""
+    nothing: str
+    """Why nothing is known; empty: something is."""
+    buckets: tuple[BucketPart, ...]
+    positions: tuple[PositionPart, ...]
+    unsure_of: tuple[str, ...]
+    next_step: str
+    turning_points: tuple[str, ...]
+    alarms: tuple[str, ...]
+
+
+class ExplanationReport(Document):
+    """The document of `fathom explain`."""
+
+    kind: Literal["ExplanationReport"] = "ExplanationReport"
+    namespace: str
+    name: str
+    mode: TuningMode
+    tokens: int
+    tuned: tuple[PodsPart, ...]
+    """First all pods, then those that are tuned apart; empty: nothing is tuned."""
+    attention: tuple[str, ...]
+    decisions: tuple[Happened, ...]
+
+
+def explanation_report(
+    resource: SpeculativeDeployment,
+    status: SpeculativeDeploymentStatus,
+    found: Explanation | None,
+    attention: Iterable[str],
+) -> ExplanationReport:
+    """All that is known of one resource.
+
+    Args:
+        resource: as its user wrote it.
+        status: of it.
+        found: what its tuner knows; None: nothing is tuned.
+        attention: what is not as it should be, in sentences.
+    """
+    speculation = resource.spec.speculation
+    everyone = [("", found), *found.apart] if found else []
+    return ExplanationReport(
+        namespace=resource.metadata.namespace,
+        name=resource.metadata.name,
+        mode=speculation.tuning.mode,
+        tokens=speculation.tokens,
+        tuned=tuple(_pods(pods, each) for pods, each in everyone),
+        attention=tuple(attention),
+        decisions=tuple(decisions(status)),
+    )
+
+
+def _pods(pods: str, found: Explanation) -> PodsPart:
+    buckets = (
+        BucketPart(
+            batches=each.batches,
+            share=each.share,
+            depth=each.depth,
+            why=each.why,
+            worths=tuple(map(_worth_part, each.worths)),
+        )
+        for each in found.buckets
+    )
+    return PodsPart(
+        pods=pods,
+        nothing=found.nothing,
+        buckets=tuple(buckets),
+        positions=tuple(
+            PositionPart.model_validate(each, from_attributes=True) for each in found.positions
+        ),
+        unsure_of=found.doubts,
+        next_step=found.next_step,
+        turning_points=found.turning_points,
+        alarms=tuple(map(str, found.alarms)),
+    )
+
+
+def _worth_part(worth: Worth) -> WorthPart:
+    gain = worth.gain
+    return WorthPart(
+        depth=worth.depth,
+        gain_percent=None if gain is None else 100 * expm1(gain.mean),
+        error_percent=None if gain is None else 100 * gain.sd,
+        measured=gain is not None and gain.measured,
+    )

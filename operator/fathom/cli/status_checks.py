@@ -1,0 +1,260 @@
+"""The checks of `fathom status`: a line each, by a resource's own status. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fathom.api.choices import TuningMode
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
+from fathom.api.status import COMPLETE, OFFERED, Condition, SpeculativeDeploymentStatus
+from fathom.cli.cluster import Reported
+from fathom.cli.documents import Part
+from fathom.resource import (
+    NOT_MEASURED,
+    gained_in_words,
+    signed,
+    unwatched_since,
+)
+from fathom.times import ago
+
+
+class CheckState(StrEnum):
+    """What one check found."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class StatusCheck(Part):
+    """One line."""
+
+    subject: str
+    """What was checked, in a word or two."""
+    state: CheckState
+    text: str
+    hint: str = ""
+    """What to do; empty: nothing."""
+
+
+def holds(condition: Condition) -> bool:
+    """Whether it is True."""
+    return condition.status is ConditionStatus.TRUE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What every check sees."""
+
+    name: str
+    generation: int
+    status: SpeculativeDeploymentStatus
+    cause: str
+    """The headline's: what it says is not repeated below."""
+    now_s: float
+
+    def true(self, kind: ConditionType) -> Condition | None:
+        """A condition that is True; None: it is not."""
+        found = self.status.condition(kind)
+        return found if found is not None and holds(found) else None
+
+    def sentence(self, condition: Condition) -> str:
+        """The reason, and the message where the headline does not say it."""
+        if not condition.message or condition.message in self.cause:
+            return condition.reason
+        return f"{condition.reason}: {condition.message}"
+
+
+def status_checks(reported: Reported, cause: str, now_s: float) -> Iterator[StatusCheck]:
+    """Every check of a resource.
+
+    Args:
+        reported: the resource as it was read.
+        cause: what the headline says, and no check says again.
+        now_s: Unix seconds.
+    """
+    given = _Given(
+        name=reported.metadata.name,
+        generation=reported.metadata.generation,
+        status=reported.status or SpeculativeDeploymentStatus(),
+        cause=cause,
+        now_s=now_s,
+    )
+    yield _operator(given)
+    if not given.status.conditions:
+        return
+    yield from _spec(given)
+    yield from _draft(given)
+    yield from _weights(given)
+    yield _replicas(given)
+    yield from _rollout(given)
+    yield _depth(given)
+    yield from _tuning(given)
+    yield from _alarm_checks(given)
+    yield _traffic(given)
+    yield from _gain(given)
+    for each in given.status.left_out:
+        yield StatusCheck(subject="not made", state=CheckState.UNKNOWN, text=each)
+
+
+def _operator(given: _Given) -> StatusCheck:
+    status, last = given.status, given.status.last_reconcile_time
+    reconciled = f"reconciled {ago(last, given.now_s)}" if last else "reported"
+    state, text = CheckState.OK, f"{reconciled}, generation {status.observed_generation}"
+    if not status.conditions or unwatched_since(status, given.now_s):
+        state = CheckState.FAILED
+        text = reconciled if status.conditions else "has not reported"
+    elif status.observed_generation < given.generation:
+        state, text = CheckState.WARNING, f"{text} of {given.generation}"
+    return StatusCheck(subject="operator", state=state, text=text)
+
+
+def _spec(given: _Given) -> Iterator[StatusCheck]:
+    degraded = given.true(ConditionType.DEGRADED)
+    if degraded is not None and degraded.reason == Reason.INVALID_SPEC:
+        text = given.sentence(degraded)
+        yield StatusCheck(subject="spec", state=CheckState.FAILED, text=text)
+    elif not given.status.warnings:
+        yield StatusCheck(subject="spec", state=CheckState.OK, text="no warning")
+    for each in given.status.warnings:
+        yield StatusCheck(subject="spec", state=CheckState.WARNING, text=each)
+
+
+def _draft(given: _Given) -> Iterator[StatusCheck]:
+    found = given.status.condition(ConditionType.DRAFT_COMPATIBLE)
+    if found is None:
+        return
+    if holds(found):
+        text = _joined(given.status.draft.family, found.reason)
+        yield StatusCheck(subject="draft", state=CheckState.OK, text=text)
+        return
+    state = CheckState.FAILED if found.status is ConditionStatus.FALSE else CheckState.UNKNOWN
+    if found.reason == Reason.DOUBTFUL:
+        state = CheckState.WARNING
+    yield StatusCheck(subject="draft", state=state, text=given.sentence(found))
+
+
+def _weights(given: _Given) -> Iterator[StatusCheck]:
+    weights, degraded = given.status.weights, given.true(ConditionType.DEGRADED)
+    if weights is None:
+        return
+    state = CheckState.OK if weights.models else CheckState.WARNING
+    if degraded is not None and degraded.reason == Reason.WEIGHTS_NOT_FETCHED:
+        state = CheckState.FAILED
+    yield StatusCheck(subject="weights", state=state, text=weights.summary or "being fetched")
+
+
+def _replicas(given: _Given) -> StatusCheck:
+    status, ready = given.status, given.status.condition(ConditionType.READY)
+    version = f"vLLM {status.engine.version}" if status.engine.version else ""
+    text = _joined(f"{status.ready} ready" if status.ready else "not known", version)
+    if ready is None:
+        return StatusCheck(subject="replicas", state=CheckState.UNKNOWN, text=text)
+    degraded = given.true(ConditionType.DEGRADED)
+    if holds(ready) or ready.reason == Reason.SCALED_TO_ZERO:
+        state = CheckState.OK
+    elif given.true(ConditionType.PROGRESSING) and degraded is None:
+        state = CheckState.WARNING
+    else:
+        state = CheckState.FAILED
+    return StatusCheck(subject="replicas", state=state, text=text)
+
+
+def _rollout(given: _Given) -> Iterator[StatusCheck]:
+    progressing, rollout = given.status.condition(ConditionType.PROGRESSING), given.status.rollout
+    if progressing is not None:
+        state, hint = CheckState.OK, ""
+        if progressing.reason == Reason.PAUSED:
+            state = CheckState.UNKNOWN
+            hint = f"`kubectl fathom resume {given.name}` ends the pause."
+        elif holds(progressing):
+            state = CheckState.WARNING
+        text = given.sentence(progressing)
+        yield StatusCheck(subject="rollout", state=state, text=text, hint=hint)
+    if rollout is None or rollout.stage in {"", COMPLETE}:
+        return
+    if rollout.stage == OFFERED:
+        text = f"a rollout is offered: {rollout.message or rollout.why}"
+        hint = f"`kubectl fathom rollout {given.name}` begins it."
+        yield StatusCheck(subject="upgrade", state=CheckState.UNKNOWN, text=text, hint=hint)
+        return
+    known = rollout.message in given.cause
+    entered = f"{rollout.stage} {ago(rollout.since, given.now_s)}"
+    text = entered if known else _joined(entered, rollout.message)
+    failed = given.true(ConditionType.DEGRADED) is not None
+    state = CheckState.FAILED if failed else CheckState.WARNING
+    yield StatusCheck(subject="revision", state=state, text=text)
+
+
+def _depth(given: _Given) -> StatusCheck:
+    status, depth = given.status, given.status.depth
+    if not depth.summary:
+        return StatusCheck(subject="depth", state=CheckState.UNKNOWN, text="not known")
+    if not depth.generation:
+        return StatusCheck(subject="depth", state=CheckState.OK, text=depth.summary)
+    applied = f"in force on {depth.applied_replicas} of {status.ready_replicas} ready replicas"
+    since = f"since {ago(depth.since, given.now_s)}" if depth.since else ""
+    everywhere = depth.applied_replicas >= status.ready_replicas
+    return StatusCheck(
+        subject="depth",
+        state=CheckState.OK if everywhere else CheckState.WARNING,
+        text=_joined(depth.summary, applied, since.removesuffix(" ago")),
+    )
+
+
+def _tuning(given: _Given) -> Iterator[StatusCheck]:
+    found, summary = given.status.condition(ConditionType.TUNING), given.status.tuning.summary
+    if found is None:
+        return
+    fine = holds(found) or found.reason == Reason.STATIC
+    text = given.sentence(found)
+    text = f"{summary}{text.removeprefix(found.reason)}" if summary else text
+    advises = summary.startswith(f"{TuningMode.ADVISE}/")
+    yield StatusCheck(
+        subject="tuning",
+        state=CheckState.OK if fine else CheckState.WARNING,
+        text=text,
+        hint=f"`kubectl fathom advise {given.name}` says which depth to write." if advises else "",
+    )
+
+
+def _alarm_checks(given: _Given) -> Iterator[StatusCheck]:
+    active = [
+        each for each in given.status.conditions if isinstance(each.type, AlarmKind) and holds(each)
+    ]
+    for each in active:
+        text = f"{each.type}/{given.sentence(each)}"
+        yield StatusCheck(subject="alarm", state=CheckState.WARNING, text=text)
+    if not active:
+        yield StatusCheck(subject="alarms", state=CheckState.OK, text="none is active")
+
+
+def _traffic(given: _Given) -> StatusCheck:
+    measured = given.status.measured
+    if not measured.at:
+        return StatusCheck(subject="traffic", state=CheckState.UNKNOWN, text=NOT_MEASURED)
+    headroom, tpot = measured.headroom_tokens_per_second, measured.tpot_milliseconds
+    text = _joined(
+        f"{measured.tokens_per_second} tokens per second",
+        f"batch {measured.mean_batch}" if measured.mean_batch else "",
+        f"acceptance length {measured.acceptance_length}" if measured.acceptance_length else "",
+        f"{tpot} ms per output token" if tpot else "",
+        "" if headroom is None else f"capacity for at least {headroom} more",
+        ago(measured.at, given.now_s),
+    )
+    return StatusCheck(subject="traffic", state=CheckState.OK, text=text)
+
+
+def _gain(given: _Given) -> Iterator[StatusCheck]:
+    gain, gained = given.status.measured.gain_percent, given.status.gained
+    text = f"{signed(gain)} % over your own depth, tokens" if gain else NOT_MEASURED
+    state = CheckState.WARNING if gain.startswith("-") else CheckState.OK
+    yield StatusCheck(subject="gain", state=state if gain else CheckState.UNKNOWN, text=text)
+    if gained is not None:
+        known = CheckState.OK if gained.percent else CheckState.UNKNOWN
+        yield StatusCheck(subject="gained", state=known, text=gained_in_words(gained))
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
