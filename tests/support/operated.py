@@ -1,5 +1,6 @@
 """A SpeculativeDeployment as its user has it, with simulated engines behind it."""
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from local_cluster.engine.traffic import LoadGenerator, Phase
 from local_cluster.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace
 from support.operator_process import Operator, operator_in
+from support.surfaces import Surfaces
 from support.waiting import GUARD_S, until
 
 # Of what the operator mounts, only the depth document concerns a simulated engine: it brings the
@@ -97,7 +99,10 @@ class Resource:
         await self.namespace.api.request("DELETE", f"{self._all}/{self.name}")
 
     async def wait(self, kind: str, status: str, reason: str = "") -> dict[str, Any]:
-        """The condition, as soon as it is so for the newest generation."""
+        """The condition, as soon as it is so for the newest generation.
+
+        One that says why the resource is not well is the first thing that people see.
+        """
         what, seen = f"{kind} is {status} {reason}".strip(), list[Any]([None])
 
         async def look() -> dict[str, Any] | None:
@@ -107,6 +112,8 @@ class Resource:
                 fresh = each["observedGeneration"] == found["metadata"]["generation"]
                 right = (each["type"], each["status"]) == (kind, status)
                 if right and fresh and reason in {"", each["reason"]}:
+                    if (kind, status) == ("Degraded", "True"):
+                        Surfaces.of(found, time.time()).assert_begin_with(each)
                     result: dict[str, Any] = each
                     return result
             return None

@@ -62,3 +62,13 @@ class Surfaces:
             page=alarms[0] if alarms else "",
             pause=paused_in_words(key, reported, now_s),
         )
+
+    def assert_begin_with(self, degraded: Mapping[str, Any]) -> None:
+        """The cause of a resource that is not well comes first on each of them."""
+        cause = f"{degraded['reason']}: {degraded['message']}"
+        assert f" is not well: {cause}" in self.status
+        assert self.exit_code == 1
+        assert self.get == degraded["reason"]
+        assert f"Degraded/{degraded['reason']}" in self.top
+        assert self.page.startswith(f"Degraded/{degraded['reason']}")
+        assert self.page.endswith(degraded["message"])
