@@ -100,6 +100,8 @@ class MeasuredStatus(ApiModel):
     """Time per output token, milliseconds."""
     gain_percent: str = ""
     """Tokens per second over what `tokens` would give, percent, measured."""
+    tokens_per_step: str = ""
+    """Tokens that a request got in one decode step, those without drafts included."""
     headroom_tokens_per_second: int | None = None
     """What all ready replicas that can be read could at least serve in addition at the depths in
     force, with objective Goodput within the SLO; absent: unknown."""

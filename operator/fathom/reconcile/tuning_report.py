@@ -140,6 +140,7 @@ def _measured(decision: TuningDecision) -> MeasuredStatus | None:
             None if measured.tpot_seconds is None else measured.tpot_seconds * 1000, 1
         ),
         gain_percent=_percent(measured.gain),
+        tokens_per_step=_decimal(measured.tokens_per_step, 2),
         headroom_tokens_per_second=None if headroom is None else round(headroom),
     )
 

@@ -6,13 +6,34 @@ from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from fathom.api.conditions import AlarmKind
+from fathom.api.conditions import AlarmKind, ConditionType, Reason
 from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_BLIND: Final = frozenset({Reason.NO_METRICS, Reason.STALE_METRICS, Reason.PODS_NOT_READY})
+"""Reasons with which nothing is known of the present."""
 _NOTHING_GAINED: Final = GainedStatus(since="")
+
+
+def _utilization(status: SpeculativeDeploymentStatus) -> str:
+    """Empty: unknown. `status.measured` is the last window with traffic, however long ago."""
+    tuning, measured = status.condition(ConditionType.TUNING), status.measured
+    if tuning is None or tuning.reason in _BLIND:
+        return ""
+    if tuning.reason == Reason.NO_TRAFFIC:
+        return "0"
+    served, headroom = measured.tokens_per_second, measured.headroom_tokens_per_second
+    if served is None or headroom is None or not served + headroom:
+        return ""
+    return str(served / (served + headroom))
+
+
+def _shown(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
 _NUMBERS: Final[tuple[tuple[str, str, Callable[[SpeculativeDeploymentStatus], str]], ...]] = (
     (
         "fathom_gain_percent",
@@ -23,6 +44,16 @@ _NUMBERS: Final[tuple[tuple[str, str, Callable[[SpeculativeDeploymentStatus], st
         "fathom_headroom_tokens_per_second",
         "Tokens per second that the ready replicas could at least serve in addition.",
         lambda status: _shown(status.measured.headroom_tokens_per_second),
+    ),
+    (
+        "fathom_utilization",
+        "Tokens per second over what the ready replicas could at least serve, 0 to 1.",
+        _utilization,
+    ),
+    (
+        "fathom_tokens_per_step",
+        "Tokens that a request got in one decode step, those without drafts included.",
+        lambda status: status.measured.tokens_per_step,
     ),
     (
         "fathom_gained_gpu_hours",
@@ -171,7 +202,3 @@ class Telemetry:
         self._shown.pop(key, None)
         for metric in self._of_resources:
             metric.remove_by_labels({"namespace": key.namespace, "name": key.name})
-
-
-def _shown(number: int | None) -> str:
-    return "" if number is None else str(number)

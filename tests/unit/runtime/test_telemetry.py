@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 from fathom.adapters.ports import KubeError
+from fathom.api.conditions import Reason
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
 from fathom.engine.depth import DepthDocument, DepthRange
 from fathom.runtime.loop_registry import Loops
@@ -92,23 +95,51 @@ def shown(harness: LoopHarness, name: str) -> float | None:
     return harness.world.telemetry.registry.get_sample_value(name, labels)
 
 
+MEASURED = Measured(
+    at_s=0.0,
+    window_seconds=30.0,
+    tokens_per_second=1000.0,
+    mean_batch=4.0,
+    acceptance_length=2.5,
+    acceptance_rate=0.5,
+    survival=(0.8,),
+    tpot_seconds=0.02,
+    gain=None,
+)
+
+
 async def test_the_gain_is_shown_where_it_is_known(harness: LoopHarness) -> None:
-    measured = Measured(
-        at_s=harness.clock.now_s(),
-        window_seconds=30.0,
-        tokens_per_second=1000.0,
-        mean_batch=4.0,
-        acceptance_length=2.5,
-        acceptance_rate=0.5,
-        survival=(0.8,),
-        tpot_seconds=0.02,
-        gain=None,
-    )
+    measured = replace(MEASURED, at_s=harness.clock.now_s())
     for gain, percent in ((None, None), (0.042, 4.2), (-0.1, -10.0), (None, None)):
         now = replace(measured, gain=gain)
         harness.decide = lambda snapshot, now=now: replace(holding(snapshot), measured=now)  # type: ignore[misc]
         await harness.tick()
         assert shown(harness, "fathom_gain_percent") == percent
+
+
+@pytest.mark.parametrize(
+    ("reason", "headroom", "utilization"),
+    [
+        (Reason.AT_BEST, 250.0, 0.8),
+        (Reason.AT_BEST, 0.0, 1.0),
+        (Reason.AT_BEST, None, None),
+        # The last window with traffic may be long ago.
+        (Reason.NO_TRAFFIC, 250.0, 0.0),
+        (Reason.NO_METRICS, 250.0, None),
+        (Reason.STALE_METRICS, 250.0, None),
+    ],
+)
+async def test_what_an_autoscaler_reads_is_absent_where_it_is_not_known(
+    harness: LoopHarness, reason: Reason, headroom: float | None, utilization: float | None
+) -> None:
+    measured = replace(MEASURED, at_s=harness.clock.now_s(), tokens_per_step=1.75)
+    harness.decide = lambda snapshot: replace(
+        holding(snapshot), measured=measured, reason=reason, headroom_tokens_per_second=headroom
+    )
+    await harness.tick()
+
+    assert shown(harness, "fathom_utilization") == utilization
+    assert shown(harness, "fathom_tokens_per_step") == 1.75
 
 
 async def test_a_gain_that_somebody_else_wrote_stops_nothing(harness: LoopHarness) -> None:

@@ -1,10 +1,11 @@
 """What people are shown of the last window; nothing is decided by it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
+from fathom.measurement.counters import Cell, CellCounts, StepKind
 from fathom.measurement.deltas import PodDelta, pooled_cells, pooled_drafts
 from fathom.tuning.estimate.acceptance_length import trials
 
@@ -28,6 +29,8 @@ class Measured:
     tpot_seconds: float | None
     gain: float | None
     """Tokens per second over what `tokens` would give, relative; None: not measured yet."""
+    tokens_per_step: float | None = None
+    """Tokens that a request got in one decode step, with drafts or without; None: not counted."""
 
 
 def measure(
@@ -68,7 +71,14 @@ def measure(
             sum(each.engine.tpot_seconds_sum for each in deltas) / answered if answered else None
         ),
         gain=gain,
+        tokens_per_step=_tokens_per_step(cells),
     )
+
+
+def _tokens_per_step(cells: Mapping[Cell, CellCounts]) -> float | None:
+    decodes = [counts for cell, counts in cells.items() if cell.step is StepKind.DECODE]
+    requests = sum(counts.scheduled_requests for counts in decodes)
+    return sum(counts.tokens for counts in decodes) / requests if requests else None
 
 
 def pooled(parts: Sequence[Measured]) -> Measured:
@@ -113,6 +123,10 @@ def pooled(parts: Sequence[Measured]) -> Measured:
         survival=_mean_survival(parts, drafts),
         tpot_seconds=_mean([each.tpot_seconds for each in parts], rates),
         gain=_gain(parts),
+        tokens_per_step=_mean(
+            [each.tokens_per_step for each in parts],
+            [each.tokens_per_second / (each.tokens_per_step or 1.0) for each in parts],
+        ),
     )
 
 

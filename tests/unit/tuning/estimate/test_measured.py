@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.measurement.counters import DraftCell, DraftCounts, EngineCounts
+from fathom.measurement.counters import (
+    Cell,
+    CellCounts,
+    DraftCell,
+    DraftCounts,
+    EngineCounts,
+    StepKind,
+)
 from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate.measured import Measured, measure, pooled
 
@@ -26,6 +33,18 @@ def test_survival_is_over_the_drafts_of_all_pods_that_were_deep_enough() -> None
     measured = measure([drafted("a", 80.0), drafted("b", 60.0, 30.0)], 10.0, None)
     assert measured is not None
     assert measured.survival == pytest.approx((0.7, 0.7 * 0.5))
+
+
+def test_tokens_per_step_count_decode_steps_with_drafts_or_without() -> None:
+    def steps(kind: StepKind, depth: int, tokens: float) -> PodDelta:
+        cells = {Cell(4, depth, kind): CellCounts(10.0, 1.0, tokens, 40.0)}
+        return replace(drafted("a", 80.0), cells=cells)
+
+    decodes = [steps(StepKind.DECODE, 3, 100.0), steps(StepKind.DECODE, 0, 40.0)]
+    measured = measure([*decodes, steps(StepKind.MIXED, 3, 400.0)], 10.0, None)
+
+    assert measured is not None
+    assert measured.tokens_per_step == pytest.approx(140 / 80)
 
 
 def test_survival_ends_where_no_draft_got() -> None:
