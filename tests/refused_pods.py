@@ -33,6 +33,10 @@ def pod(**fields: Any) -> Edits:
     return {"podTemplate": {"spec": fields}}
 
 
+def engine(**fields: Any) -> Edits:
+    return pod(containers=[{"name": "vllm", **fields}])
+
+
 def sidecar(**fields: Any) -> Edits:
     return pod(containers=[{"name": "side", "image": "side", **fields}])
 
@@ -163,6 +167,18 @@ REFUSED: Final[Mapping[str, Refused]] = {
         sidecar(env=[{"name": "A", "value": "x", "valueFrom": SOURCE}]),
         "spec.podTemplate.spec.containers[0].env[0]: Kubernetes refuses value next to valueFrom",
         sidecar(env=[{"name": "A", "valueFrom": SOURCE}]),
+    ),
+    "podTemplate: a liveness probe that has to succeed twice": Refused(
+        engine(livenessProbe={"successThreshold": 2}),
+        "spec.podTemplate.spec.containers: Kubernetes takes successThreshold 1 alone in the "
+        "livenessProbe of the container vllm: remove it.",
+        engine(livenessProbe={"successThreshold": 1}, readinessProbe={"successThreshold": 2}),
+    ),
+    "podTemplate: a sidecar's startup probe that has to succeed twice": Refused(
+        sidecar(startupProbe={"tcpSocket": {"port": 9}, "successThreshold": 2}),
+        "spec.podTemplate.spec.containers: Kubernetes takes successThreshold 1 alone in the "
+        "startupProbe of the container side",
+        sidecar(readinessProbe={"tcpSocket": {"port": 9}, "successThreshold": 2}),
     ),
     "podTemplate: an init container called like the engine's": Refused(
         pod(initContainers=[{"name": "vllm", "image": "a"}]),

@@ -96,6 +96,14 @@ def container_problems(container: Part, volumes: Collection[str], field: str) ->
             message=f"no port of the container {name} is called {asked!r}, which a probe or hook "
             "asks: write the port's number.",
         )
+    # `validateLivenessProbe` and `validateStartupProbe`.
+    for probe in ("livenessProbe", "startupProbe"):
+        if part(container, probe).get("successThreshold") not in {None, 0, 1}:
+            yield Problem(
+                field=field,
+                message=f"Kubernetes takes successThreshold 1 alone in the {probe} of the "
+                f"container {name}: remove it.",
+            )
     if name != names.ENGINE_CONTAINER:
         for problem in resource_problems(part(container, "resources"), "resources"):
             yield Problem(
