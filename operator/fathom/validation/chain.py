@@ -29,29 +29,27 @@ _KUBERNETES: Final = "kubernetes: pkg/apis/core/validation/validation.go"
 _QUANTITIES: Final = f"{_KUBERNETES}, pkg/apis/core/helper/helpers.go"
 _PARSER: Final = "vLLM's own parser: make known-names"
 
-
+_of_the_api = partial(Rule, source=_API)
+_of_kubernetes = partial(Rule, source=_KUBERNETES)
 _of_releases = partial(Rule, releases="0.28 to 0.33", engine=True)
 
 CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
     # What is written: every error is reported at once.
     (
-        Rule(
+        _of_the_api(
             id="api-creation",
             check=spec_checks.creation_rules,
             says="New resources keep what the CRD cannot ask of stored ones.",
-            source=_API,
         ),
-        Rule(
+        _of_the_api(
             id="engine-version",
             check=spec_checks.version,
             says="engine.version is a version.",
-            source=_API,
         ),
-        Rule(
+        _of_the_api(
             id="model-name",
             check=spec_checks.model_names,
             says="Models are Hugging Face ids or absolute paths.",
-            source=_API,
         ),
         Rule(
             id="prometheus-labels",
@@ -59,11 +57,10 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="Names of labels are ones that a Prometheus takes.",
             source="prometheus: data model",
         ),
-        Rule(
+        _of_the_api(
             id="arguments-owned",
             check=argument_checks.owned_flags,
             says="engine.args repeats nothing that a field of the API sets.",
-            source=_API,
         ),
         Rule(
             id="arguments-alone",
@@ -71,24 +68,21 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="Each argument is an option, or the value of one.",
             source=_PARSER,
         ),
-        Rule(
+        _of_kubernetes(
             id="variable-names",
             check=spec_checks.variable_names,
             says="Names of variables are ones that Kubernetes takes, and none of Fathom's own.",
-            source=_KUBERNETES,
         ),
-        Rule(
+        _of_kubernetes(
             id="variable-sources",
             check=spec_checks.variable_sources,
             says="A variable has its value from one place.",
-            source=_KUBERNETES,
             starts=True,
         ),
-        Rule(
+        _of_the_api(
             id="draft-options",
             check=engine_checks.draft_options,
             says="draft.options repeats no field, and its JSON can be read.",
-            source=_API,
         ),
         Rule(
             id="plain-secrets",
@@ -126,11 +120,10 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="Options have those that they need, and none that they exclude.",
             source="validate_parsed_serve_args, verify_max_model_len and others in vLLM",
         ),
-        Rule(
+        _of_the_api(
             id="unread-variables",
             check=argument_checks.unread_variables,
             says="What decides something here is no variable of the container.",
-            source=_API,
         ),
         Rule(
             id="kv-cache-type",
@@ -212,11 +205,10 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="The draft works with the target on this engine.",
             source="docs/preflight.md",
         ),
-        Rule(
+        _of_the_api(
             id="gpus-asked",
             check=placement_checks.asked_gpus,
             says="Fathom asks for the GPUs: one for each rank.",
-            source=_API,
         ),
         Rule(
             id="resources",
@@ -225,11 +217,10 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             source=_QUANTITIES,
             starts=True,
         ),
-        Rule(
+        _of_kubernetes(
             id="tolerations",
             check=placement_checks.tolerations,
             says="Tolerations are ones that Kubernetes takes.",
-            source=_KUBERNETES,
             starts=True,
         ),
         Rule(
@@ -245,11 +236,20 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="Data parallelism over nodes is for mixture-of-experts models.",
             source="run_engine_core in vllm/v1/engine/core.py",
         ),
-        Rule(
+        _of_kubernetes(
             id="pod-template",
             check=pod_template_errors.pod_template_errors,
             says="podTemplate and workerTemplate fit the pods, and keep what live depth needs.",
-            source=_KUBERNETES,
+        ),
+    ),
+    # What vLLM answers in pods that can be built.
+    (
+        _of_releases(
+            id="probe-paths",
+            check=pod_template_warnings.probe_paths,
+            says="vLLM answers what probes ask, without a key.",
+            source="vllm/entrypoints: AuthenticationMiddleware and the routers",
+            releases="0.28 to 0.32",
         ),
     ),
     # What this cluster offers: of a spec in which nothing else is wrong, since it is the
@@ -313,11 +313,10 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="Both halves of a prefill/decode pair can exchange their KV cache.",
             source="docs/prefill-decode.md",
         ),
-        Rule(
+        _of_kubernetes(
             id="pod-template-likely",
             check=pod_template_warnings.pod_template_warnings,
             says="podTemplate leaves the pods what they need to run.",
-            source=_KUBERNETES,
         ),
     ),
 )

@@ -269,16 +269,21 @@ def _unanswered(template: MergedTemplate, how: str, asked: Part) -> str:
 
     It serves plain HTTP there: Fathom keeps --ssl-* for itself.
     """
-    names_of_port = {port.get("name") for port in parts(template.built_engine, "ports")}
-    ours = asked.get("port") == HTTP_PORT or asked.get("port") in names_of_port - {None}
-    replaced = template.engine.get("command") != template.built_engine.get("command")
-    if not ours or replaced or asked.get("host") or template.role is not Role.LEADER:
+    if not asks_engine(template, asked):
         return ""
     if how == "grpc":
         return f"the engine speaks HTTP at port {HTTP_PORT}: ask /health there by httpGet."
     if how == "httpGet" and asked.get("scheme") == "HTTPS":
         return f"the engine speaks plain HTTP at port {HTTP_PORT}: leave scheme out."
     return ""
+
+
+def asks_engine(template: MergedTemplate, asked: Part) -> bool:
+    """Whether it is vLLM that a probe asks for sure: at its port, with nothing before it."""
+    named = {port.get("name") for port in parts(template.built_engine, "ports")} - {None}
+    ours = asked.get("port") == HTTP_PORT or asked.get("port") in named
+    replaced = template.engine.get("command") != template.built_engine.get("command")
+    return ours and not (replaced or asked.get("host")) and template.role is Role.LEADER
 
 
 def _engine(template: Part) -> Part:

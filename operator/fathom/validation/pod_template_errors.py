@@ -96,14 +96,12 @@ def container_problems(container: Part, volumes: Collection[str], field: str) ->
             message=f"no port of the container {name} is called {asked!r}, which a probe or hook "
             "asks: write the port's number.",
         )
-    # `validateLivenessProbe` and `validateStartupProbe`.
-    for probe in ("livenessProbe", "startupProbe"):
-        if part(container, probe).get("successThreshold") not in {None, 0, 1}:
-            yield Problem(
-                field=field,
-                message=f"Kubernetes takes successThreshold 1 alone in the {probe} of the "
-                f"container {name}: remove it.",
-            )
+    for probe in _successes_counted(container):
+        yield Problem(
+            field=field,
+            message=f"Kubernetes takes successThreshold 1 alone in the {probe} of the container "
+            f"{name}: remove it.",
+        )
     if name != names.ENGINE_CONTAINER:
         for problem in resource_problems(part(container, "resources"), "resources"):
             yield Problem(
@@ -116,6 +114,13 @@ def container_problems(container: Part, volumes: Collection[str], field: str) ->
             message=f"the container {name} cannot be privileged with allowPrivilegeEscalation: "
             "false, which Fathom sets: set that to true as well.",
         )
+
+
+def _successes_counted(container: Part) -> Iterator[str]:
+    """Probes of which one success counts: `validateLivenessProbe` and `validateStartupProbe`."""
+    for probe in ("livenessProbe", "startupProbe"):
+        if part(container, probe).get("successThreshold") not in {None, 0, 1}:
+            yield probe
 
 
 def _ports_by_name(container: Part) -> set[str]:

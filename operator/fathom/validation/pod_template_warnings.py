@@ -1,12 +1,19 @@
-"""What may be merged over pods, and what that costs or leaves to the user. Pure."""
+"""What may be merged over pods, and what that costs or leaves to the user. Pure.
+
+And what vLLM answers to probes. Source: `AuthenticationMiddleware` (`GUARDED_PREFIX`), and the
+routers below vllm/entrypoints: the same in 0.28 and 0.32.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from packaging.specifiers import SpecifierSet
+
 from fathom.api import names
 from fathom.api.problem import Problem, Severity, warning
 from fathom.engine.argument_parser import EngineArguments
+from fathom.engine.capability_table import has_release
 from fathom.engine.flags import HTTP_PORT
 from fathom.engine.replica_layout import Role
 from fathom.manifests.strategic_merge import schema_problems
@@ -14,6 +21,7 @@ from fathom.manifests.template_parts import (
     POD_TEMPLATE,
     WORKER_TEMPLATE,
     Part,
+    by,
     overlays,
     part,
     parts,
@@ -23,6 +31,7 @@ from fathom.validation.candidate import Candidate
 from fathom.validation.merged_template import (
     CONTAINER_KINDS,
     MergedTemplate,
+    asks_engine,
     merged_template,
     unheard_probes,
     what_to_see_to,
@@ -59,6 +68,55 @@ _BEFORE_THE_END: Final[Mapping[Role, str]] = MappingProxyType(
         "in flight lose a part of their engine.",
     }
 )
+
+
+_ANSWERED: Final = frozenset(
+    {
+        *("/health", "/ping", "/metrics", "/version", "/load", "/v1/models", "/kv_event_sources"),
+        *("/docs", "/redoc", "/openapi.json", "/tokenizer_info", "/fault_tolerance/status"),
+        *("/server_info", "/is_sleeping", "/is_paused", "/weight_info", "/get_world_size"),
+    }
+)
+"""Paths that vLLM answers a GET at, or may."""
+_NEEDS_KEY: Final = ("/v1", "/v2", "/inference", "/cohere")
+_KEY: Final = "VLLM_API_KEY"
+_OTHER_PATHS: Final = ("--root-p", "--middle")
+"""Beginnings of --root-path and --middleware."""
+_ROUTERS_READ: Final = SpecifierSet(">=0.28.0,<0.33")
+_UNANSWERED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "startupProbe": "the engine is started again without end",
+        "readinessProbe": "the pod is never ready",
+        "livenessProbe": "the engine is started again and again",
+    }
+)
+
+
+def probe_paths(candidate: Candidate) -> Iterator[Problem]:
+    """Probes that vLLM answers with 401 or 404, however well it runs."""
+    engine, template = candidate.engine, merged_template(candidate.resource)
+    unread = engine.start.rust_frontend or engine.arguments.beginning(*_OTHER_PATHS)
+    if unread or engine.version is None or not has_release(_ROUTERS_READ, engine.version):
+        return
+    variable = by("name", parts(template.engine, "env")).get(_KEY, {})
+    # By --api-key it may not be given (`fathom.engine.flags`).
+    has_key = bool(variable.get("value") or variable.get("valueFrom"))
+    for probe, so in _UNANSWERED.items():
+        asked = part(template.engine, probe, "httpGet")
+        path = f"/{str(asked.get('path') or '').partition('?')[0].strip('/')}"
+        headers = {str(each.get("name")).lower() for each in parts(asked, "httpHeaders")}
+        if not asked or not asks_engine(template, asked):
+            continue
+        if has_key and path.startswith(_NEEDS_KEY) and "authorization" not in headers:
+            why = f"with {_KEY} vLLM asks a key for {path}, which the kubelet has not"
+        elif path not in _ANSWERED and not path.startswith("/metrics/"):
+            why = f"vLLM {engine.version} serves no {path}"
+        else:
+            continue
+        yield Problem(
+            field=f"{template.field}.{probe}.httpGet.path",
+            message=f"{why}, so that {so}: ask /health, which needs no key.",
+        )
 
 
 def pod_template_warnings(candidate: Candidate) -> Iterator[Problem]:
