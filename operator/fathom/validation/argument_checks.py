@@ -259,6 +259,28 @@ def token_budget_warnings(candidate: Candidate) -> Iterator[Problem]:
         )
 
 
+def named_depths(candidate: Candidate) -> Iterator[Problem]:
+    """Depths that find no place in the startup schedule, which has a batch for each at least.
+
+    vLLM captures full graphs for the depths that it names alone (`startup_schedule`).
+    """
+    engine, most = candidate.engine, candidate.engine.max_num_seqs
+    if not engine.live or not engine.start.captures_graphs or most >= len(engine.depths):
+        return
+    graphs, least = engine.graphs, candidate.spec.speculation.min_tokens
+    left_out = {*engine.depths} - graphs.depths
+    without = [each for each in sorted(left_out) if each >= least and graphs.missed(each)]
+    if without and not engine.start.graph_mode.without_full:
+        listed = ", ".join(map(str, without))
+        yield warning(
+            "spec.engine.args",
+            f"{MAX_NUM_SEQS} {most} leaves the startup schedule no place for "
+            f"depth{'s' if len(without) > 1 else ''} {listed}, so that the steps there run without "
+            f"full CUDA graphs: raise it to {len(engine.depths)}, name fewer speculation.depths, "
+            "or set tuning.mode to Static.",
+        )
+
+
 def lora_budget(candidate: Candidate) -> Iterator[Problem]:
     """The tokens of a step where adapters are on: vLLM wants them for all drafts of all requests.
 

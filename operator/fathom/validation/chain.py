@@ -31,7 +31,10 @@ _PARSER: Final = "vLLM's own parser: make known-names"
 
 _of_the_api = partial(Rule, source=_API)
 _of_kubernetes = partial(Rule, source=_KUBERNETES)
+_of_pods = partial(_of_kubernetes, starts=True)
 _of_releases = partial(Rule, releases="0.28 to 0.33", engine=True)
+_of_the_parser = partial(_of_releases, source=_PARSER)
+_of_the_configuration = partial(_of_releases, source="vllm/config/vllm.py")
 
 CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
     # What is written: every error is reported at once.
@@ -73,11 +76,10 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=spec_checks.variable_names,
             says="Names of variables are ones that Kubernetes takes, and none of Fathom's own.",
         ),
-        _of_kubernetes(
+        _of_pods(
             id="variable-sources",
             check=spec_checks.variable_sources,
             says="A variable has its value from one place.",
-            starts=True,
         ),
         _of_the_api(
             id="draft-options",
@@ -96,17 +98,15 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="--max-num-seqs is a whole number: the depth schedule ends there.",
             source=_PARSER,
         ),
-        _of_releases(
+        _of_the_parser(
             id="option-names",
             check=release_checks.unknown_names,
             says="This release knows the options and draft fields.",
-            source=_PARSER,
         ),
-        _of_releases(
+        _of_the_parser(
             id="option-values",
             check=release_checks.argument_values,
             says="vLLM's parser takes each option's value: type, closed set, JSON, or none.",
-            source=_PARSER,
         ),
         _of_releases(
             id="registered-values",
@@ -144,11 +144,10 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="The target's layers allow adaptive verification.",
             source="vllm/v1/worker/gpu/spec_decode/adaptive_verification.py: make known-names",
         ),
-        _of_releases(
+        _of_the_configuration(
             id="model-runner",
             check=start_checks.model_runner,
             says="The model runner that the spec selects has all that it asks for.",
-            source="vllm/config/vllm.py",
         ),
         _of_releases(
             id="variable-values",
@@ -162,17 +161,15 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="With LoRA a step holds the drafts of all requests.",
             source="create_engine_config in vllm/engine/arg_utils.py",
         ),
-        _of_releases(
+        _of_the_configuration(
             id="asynchronous-method",
             check=argument_checks.asynchronous_method,
             says="The method can have the asynchronous scheduling that is asked for.",
-            source="vllm/config/vllm.py",
         ),
-        _of_releases(
+        _of_the_configuration(
             id="registered-memory",
             check=kv_transfer_checks.remapped_memory,
             says="No allocator moves memory that a KV connector has registered.",
-            source="vllm/config/vllm.py",
         ),
         Rule(
             id="variables-of-fields",
@@ -217,11 +214,10 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             source=_QUANTITIES,
             starts=True,
         ),
-        _of_kubernetes(
+        _of_pods(
             id="tolerations",
             check=placement_checks.tolerations,
             says="Tolerations are ones that Kubernetes takes.",
-            starts=True,
         ),
         Rule(
             id="access-modes",
@@ -287,6 +283,12 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=argument_checks.token_budget_warnings,
             says="A step has tokens for the drafts of all requests.",
             source="schedule() in vllm/v1/core/sched/scheduler.py",
+        ),
+        Rule(
+            id="depths-named",
+            check=argument_checks.named_depths,
+            says="The startup schedule has a batch for each depth.",
+            source="build_dynamic_sd_schedule_lookup in vllm/v1/worker/gpu/cudagraph_utils.py",
         ),
         Rule(
             id="hybrid-states",

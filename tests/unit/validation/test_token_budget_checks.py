@@ -198,3 +198,48 @@ def test_asynchronous_scheduling_that_a_method_cannot_have_is_refused(
 @pytest.mark.parametrize("method", ["eagle3", "eagle", "dflash", "draft_model"])
 def test_a_method_that_can_have_it_is_taken(method: str) -> None:
     assert refusals("--async-scheduling", **{"draft.method": method}) == []
+
+
+FEW: dict[str, Any] = {"speculation.tokens": 3}
+
+
+def unnamed(*args: str, **changes: Any) -> list[str]:
+    found = warnings(resource({"engine.args": [*args], **FEW, **changes}))
+    return [each.message for each in found if each.rule == "depths-named"]
+
+
+@pytest.mark.parametrize(
+    ("most", "changes", "depths"),
+    [
+        ("2", {}, "depth 7"),
+        ("3", {}, "depth 7"),
+        ("1", {}, "depths 1, 7"),
+        ("1", {"speculation.minTokens": 0}, "depths 0, 1, 7"),
+        ("2", {"speculation.tokens": 7}, "depth 7"),
+    ],
+)
+def test_depths_without_a_place_in_the_startup_schedule_are_told(
+    most: str, changes: dict[str, Any], depths: str
+) -> None:
+    (said,) = unnamed("--max-num-seqs", most, **changes)
+    assert said.startswith(
+        f"--max-num-seqs {most} leaves the startup schedule no place for {depths}, so that "
+    )
+    assert "raise it to 4," in said
+
+
+@pytest.mark.parametrize(
+    ("args", "changes"),
+    [
+        (("--max-num-seqs=4",), {}),
+        (("--max-num-seqs=3",), {"speculation.depths": [1, 3]}),
+        (("--max-num-seqs=2", "--enforce-eager"), {}),
+        (("--max-num-seqs=2", "-cc.cudagraph_mode=PIECEWISE"), {}),
+        (("--max-num-seqs=2",), {"speculation.tuning.mode": "Static"}),
+        (("--max-num-seqs=2",), {"speculation.depths": [3]}),
+    ],
+)
+def test_where_each_depth_has_one_nothing_is_said(
+    args: tuple[str, ...], changes: dict[str, Any]
+) -> None:
+    assert unnamed(*args, **changes) == []
