@@ -36,6 +36,7 @@ from vllm.v1.worker.gpu.cudagraph_utils import (  # noqa: E402
     CudaGraphManager,
     ModelCudaGraphManager,
 )
+from vllm.v1.worker.gpu.lora_utils import get_lora_capture_cases  # noqa: E402
 from vllm.v1.worker.gpu.spec_decode.target_dependent_ar.cudagraph_utils import (  # noqa: E402
     SpeculatorCudaGraphManager,
 )
@@ -159,12 +160,22 @@ def answer_in_its_environment(engine: dict[str, Any]) -> Answer:
         speculative_config=speculative,
         compilation_config=compilation,
         async_scheduling=engine["async_scheduling"],
+        enable_lora=engine["adapters"] > 0,
+        max_loras=max(1, engine["adapters"]),
+        specialize_active_lora=engine["specialized"],
         enable_dbo=engine["dual_batch_overlap"],
         # The one that overlap needs; nothing is sent.
         all2all_backend="deepep_low_latency",
     ).create_engine_config()
     mode = config.compilation_config.cudagraph_mode
-    target = ModelCudaGraphManager(config, NOWHERE, mode, deepest + 1, varlen_decode=any_length)
+    target = ModelCudaGraphManager(
+        config,
+        NOWHERE,
+        mode,
+        deepest + 1,
+        varlen_decode=any_length,
+        lora_capture_cases=get_lora_capture_cases(config.lora_config, config.compilation_config),
+    )
     target._graphs_captured = True
     draft_first = SpeculatorCudaGraphManager(config, NOWHERE, mode, deepest + 1)
     draft_first._graphs_captured = True

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fathom.engine.added_graph_sizes import ceiling
-from fathom.engine.argument_parser import performance_mode
+from fathom.engine.argument_parser import EngineArguments, graphs_of_each_kind, performance_mode
 from fathom.engine.capability_table import LIVE_DEPTH
 from fathom.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
 from fathom.engine.depth import DepthRange, depth_at
@@ -64,6 +64,18 @@ class Engine:
     """None: vLLM's own."""
     async_scheduling: bool | None = None
     """As the command says it; None: not at all."""
+    adapters: int = 0
+    """--max-loras, where LoRA is on."""
+    specialized: bool = False
+    """As --specialize-active-lora asks."""
+
+    @property
+    def arguments(self) -> EngineArguments:
+        """Those of LoRA."""
+        adapters = ["--enable-lora", f"--max-loras={self.adapters}"] if self.adapters else []
+        return EngineArguments.of(
+            [*adapters, *(["--specialize-active-lora"] if self.specialized else [])]
+        )
 
     @property
     def depth_at(self) -> list[int]:
@@ -83,6 +95,9 @@ def drawn(chance: random.Random) -> Engine:
     sizes = None
     if chance.random() < 0.5:
         sizes = tuple(sorted(chance.sample(range(1, 600), chance.randint(1, 40))))
+    budget = chance.choice([None, 2 * max_num_seqs + 65])
+    # With adapters vLLM wants a step to hold all drafts.
+    fits = budget is None and max_num_seqs <= 200
     return Engine(
         max_num_seqs=max_num_seqs,
         deepest=deepest,
@@ -92,7 +107,9 @@ def drawn(chance: random.Random) -> Engine:
         sizes=sizes,
         any_length=chance.random() < 0.2,
         performance_mode=chance.choice(PERFORMANCE_MODES),
-        max_num_batched_tokens=chance.choice([None, 2 * max_num_seqs + 65]),
+        max_num_batched_tokens=budget,
+        adapters=chance.choice([0, 1, 2, 3, 4, 7, 8]) if fits else 0,
+        specialized=chance.random() < 0.5,
     )
 
 
@@ -191,6 +208,7 @@ class Asked:
             depths=frozenset(self.engine.depth_at),
             deepest=self.engine.deepest,
             any_length=self.engine.any_length,
+            of_each_kind=graphs_of_each_kind(self.engine.arguments),
         )
 
 

@@ -8,7 +8,12 @@ from typing import Final
 
 from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, preset_for
 from fathom.api.spec import NodePoolSpec, SpeculativeDeploymentSpec
-from fathom.engine.argument_parser import EngineArguments, is_count, performance_mode
+from fathom.engine.argument_parser import (
+    EngineArguments,
+    graphs_of_each_kind,
+    is_count,
+    performance_mode,
+)
 from fathom.engine.cuda_graphs import CONFIG, Graphs, default_sizes, sizes_up_to, within
 from fathom.engine.depth import DepthRange, Schedule, depth_at
 from fathom.engine.depth_set import capture_sizes
@@ -118,6 +123,7 @@ def _graphs(
         depths=frozenset(part.depth for part in schedule),
         deepest=deepest,
         any_length=spec.verifies_adaptively,
+        of_each_kind=graphs_of_each_kind(start.arguments),
     )
 
 

@@ -262,6 +262,30 @@ def kv_cache_dtype(arguments: EngineArguments) -> str:
     return arguments.value("--kv-cache-dtype") or "auto"
 
 
+def graphs_of_each_kind(arguments: EngineArguments) -> int:
+    """How often vLLM captures each graph of the target: without adapters, and with them.
+
+    Or with 1, 2, 4 and so on, up to one more than --max-loras, as --specialize-active-lora asks
+    (`get_lora_capture_cases` in vllm/v1/worker/gpu/lora_utils.py). `cudagraph_specialize_lora`
+    off spares none there.
+    """
+    if not has_adapters(arguments):
+        return 1
+    specialized = arguments.beginning("--specialize-", "--no-specialize-")
+    stated = [option.value or "" for option in arguments.beginning("--max-loras")]
+    if not specialized or specialized[-1].name.startswith("--no-"):
+        return 2
+    adapters = max(1, whole_number(stated[-1]) or 1) if stated else 1
+    return 2 + adapters.bit_length()
+
+
+def has_adapters(arguments: EngineArguments) -> bool:
+    """Whether LoRA is on."""
+    stated = arguments.beginning("--enable-lora", "--no-enable-lora")
+    adapters = [each.name for each in stated if each.name.endswith("enable-lora")]
+    return bool(adapters) and not adapters[-1].startswith("--no-")
+
+
 class Loading(Enum):
     """Which files of a repository's weights the engine reads, and where it looks for them."""
 

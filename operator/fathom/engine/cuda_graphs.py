@@ -105,6 +105,7 @@ class Graphs:
         depths: those that the startup schedule gives to a batch of 1 to `max_num_seqs`.
         deepest: `num_speculative_tokens`.
         any_length: adaptive verification is on, so that a graph takes requests of any query length.
+        of_each_kind: how many graphs the target has of each: with adapters, more than one.
     """
 
     mode: GraphMode
@@ -113,6 +114,7 @@ class Graphs:
     depths: frozenset[int]
     deepest: int
     any_length: bool = False
+    of_each_kind: int = 1
 
     def replayed(self, batch: int, depth: int) -> Replayed:
         """What a step of `batch` decodes gets, each of which verifies `depth` drafts."""
@@ -174,8 +176,8 @@ class Graphs:
             loops = sum(depth > 1 for depth in self.depths) if len(self.depths) > 1 else 1
             further = loops * sum(size <= self.max_num_seqs for size in self.sizes)
         return Captured(
-            target_full=self._full.count,
-            target_piecewise=piecewise,
+            target_full=self._full.count * self.of_each_kind,
+            target_piecewise=piecewise * self.of_each_kind,
             draft_full=self._full_of_one_length.count + further,
             draft_piecewise=piecewise,
         )

@@ -24,6 +24,7 @@ from fathom.engine.argument_parser import (
     MAX_NUM_SEQS,
     EngineArguments,
     EngineOption,
+    has_adapters,
     has_variable,
     is_count,
     kv_cache_dtype,
@@ -290,12 +291,8 @@ def lora_budget(candidate: Candidate) -> Iterator[Problem]:
     spec, engine = candidate.spec, candidate.engine
     budget, most = engine.start.token_budget, engine.max_num_seqs
     needed = most * (engine.deepest + 1)
-    stated = engine.arguments.beginning("--enable-lora", "--no-enable-lora")
-    adapters = [each.name for each in stated if each.name.endswith("enable-lora")]
-    on = bool(adapters) and not adapters[-1].startswith("--no-")
-    if not on or not spec.drafts or budget is None or not was_read(engine.version):
-        return
-    if budget >= needed:
+    on = has_adapters(engine.arguments) and spec.drafts and was_read(engine.version)
+    if not on or budget is None or budget >= needed:
         return
     fits = budget // most - 1
     lower = (

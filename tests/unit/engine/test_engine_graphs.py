@@ -38,6 +38,27 @@ def test_live_depth_costs_more_graphs_and_what_they_take() -> None:
     assert 2 * GIB < without.memory_bytes < 3 * GIB
 
 
+@pytest.mark.parametrize(
+    ("args", "times"),
+    [
+        (["--enable-lora"], 2),
+        (["--enable-lora", "--max-loras", "8"], 2),
+        (["--enable-lora", "--specialize-active-lora"], 3),
+        (["--enable-lora", "--max-loras", "8", "--specialize_active_lora"], 6),
+        (["--enable-lora", "--max-loras=3", "--specialize-active-lora"], 4),
+        (["--enable-lora", "--no-enable-lora"], 1),
+        (["--max-loras", "8", "--specialize-active-lora"], 1),
+    ],
+)
+def test_adapters_multiply_the_targets_graphs_and_no_others(args: list[str], times: int) -> None:
+    plain, found = price({}), price({"engine.args": args})
+    for ours, with_adapters in ((plain.live, found.live), (plain.static, found.static)):
+        assert with_adapters.captured.target == times * ours.captured.target
+        drafts = ours.captured.total - ours.captured.target
+        assert with_adapters.captured.total == times * ours.captured.target + drafts
+    assert graph_cost(found.live.captured).memory_bytes >= times * 6 * GIB
+
+
 def test_an_interactive_engine_has_a_size_for_each_small_step_where_vllm_chooses() -> None:
     interactive = {"engine.args": ["--performance-mode", "interactivity"]}
     found, usual = price(interactive), price({})
