@@ -141,12 +141,17 @@ METHODS: Final[Mapping[Method, MethodRow]] = MappingProxyType(
         Method.NGRAM_GPU: MethodRow(
             family="n-gram",
             drafted_by=DraftedBy.EARLIER_WORDS,
+            since=SpecifierSet(">=0.18.0"),
             live=True,
             one_depth_on_v1=True,
             requirements_known=True,
         ),
         Method.SUFFIX: MethodRow(
-            family="suffix", drafted_by=DraftedBy.SUFFIXES, only_on_v1=True, waits_on_v1=True
+            family="suffix",
+            drafted_by=DraftedBy.SUFFIXES,
+            since=SpecifierSet(">=0.11.1"),
+            only_on_v1=True,
+            waits_on_v1=True,
         ),
         Method.DFLASH: MethodRow(
             family="DFlash",

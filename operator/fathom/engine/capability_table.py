@@ -70,6 +70,8 @@ class Row:
 EVERY_RELEASE: Final = Capability(SpecifierSet())
 """Found in the oldest and in the newest release that was read."""
 
+SEVERAL_NODES: Final = Capability(SpecifierSet(">=0.11.1"))
+"""Without Ray: --nnodes and what belongs to it."""
 SHUTDOWN_TIMEOUT: Final = Capability(SpecifierSet(">=0.18.0"))
 DEPTH_SCHEDULE: Final = Capability(SpecifierSet(">=0.24.0"))
 
@@ -153,18 +155,21 @@ TABLE: Final = (
         source="engine/arg_utils.py",
     ),
     Row(
-        what="method dflash",
-        capability=Capability(METHODS[Method.DFLASH].since),
+        what="replicas over several nodes",
+        capability=SEVERAL_NODES,
         without=_REFUSED,
         shown=Shown.SOURCE,
-        source="config/speculative.py",
+        source="engine/arg_utils.py",
     ),
-    Row(
-        what="method dspark",
-        capability=Capability(METHODS[Method.DSPARK].since),
-        without=_REFUSED,
-        shown=Shown.CONFIG,
-        source="config/speculative.py",
+    *(
+        Row(
+            what=f"method {method}",
+            capability=Capability(METHODS[method].since),
+            without=_REFUSED,
+            shown=Shown.CONFIG if method is Method.DSPARK else Shown.SOURCE,
+            source="config/speculative.py",
+        )
+        for method in (Method.SUFFIX, Method.NGRAM_GPU, Method.DFLASH, Method.DSPARK)
     ),
     Row(
         what="attention backend tokenspeed_mla",

@@ -299,7 +299,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
         ),
         Rule(
             id="profiled-context",
-            check=engine_checks.profiled_context,
+            check=spec_checks.profiled_context,
             says="Adaptive verification knows the context of the traffic.",
             source="vllm/v1/worker/gpu/spec_decode/adaptive_verification.py",
         ),

@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from fathom.api.accelerators import NVIDIA, preset_for
 from fathom.api.bounded_json import BeyondBoundsError, UnreadableJsonError, is_true, parsed_json
-from fathom.api.choices import AdaptiveVerification, Compares
+from fathom.api.choices import Compares
 from fathom.api.methods import Method
 from fathom.api.problem import Problem, warning
 from fathom.api.spec import SpeculativeDeploymentSpec
@@ -19,18 +19,18 @@ from fathom.engine.capability_table import (
     ADAPTIVE_PIPELINE_PARALLEL,
     ATTENTION_BACKENDS,
     FLASHINFER_MLA_ADAPTIVE,
+    SEVERAL_NODES,
     has_release,
 )
 from fathom.engine.cuda_graphs import Graphs, Replayed
 from fathom.engine.depth_set import WIDEST_GRID, capture_sizes
 from fathom.engine.flags import KEYS
 from fathom.engine.profile import EngineProfile
-from fathom.engine.start import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
+from fathom.engine.start import is_release_image
 from fathom.validation.candidate import Candidate
 from fathom.validation.gpu_memory_checks import state_cost
 from fathom.validation.model_input import with_deepest
 
-"""Whose first pass goes over the tokens of the target's step, with graphs of the same sizes."""
 _HOPPER: Final = 9
 """The `compute_capability` of H100 and H200."""
 _PLAN_NOTHING: Final = frozenset(
@@ -160,6 +160,19 @@ def capabilities(candidate: Candidate) -> Iterator[Problem]:
     spec, engine = candidate.spec, candidate.engine
     if engine.version is not None:
         yield from _missing(spec, engine.version)
+        if engine.layout.spans_nodes and not SEVERAL_NODES.in_version(engine.version):
+            yield Problem(
+                field="spec.engine.image",
+                message=f"vLLM {engine.version} cannot have a replica over several nodes without "
+                f"Ray, which needs {SEVERAL_NODES.versions}: change it, or keep a replica within "
+                "one node.",
+            )
+    if spec.drafts and spec.draft.method is Method.SUFFIX and is_release_image(spec.engine.image):
+        yield warning(
+            "spec.engine.image",
+            "method suffix needs the Python package arctic-inference, which vLLM does not require: "
+            "without it in the image the engine ends at start. Name an image that has it.",
+        )
     asks = spec.verifies_adaptively or spec.compares is Compares.ADAPTIVE_VERIFICATION
     if asks and (refusal := _adaptive_verification_refusal(engine)):
         yield Problem(field=_ADAPTIVE_FIELD, message=refusal)
@@ -301,20 +314,6 @@ def _drafts_over_the_targets(spec: SpeculativeDeploymentSpec) -> bool:
     may_be_hopper = preset.vendor is NVIDIA and preset.compute_capability in {0, _HOPPER}
     plans = spec.engine.attention_backend.lower() not in _PLAN_NOTHING
     return may_be_hopper and plans and spec.draft.method.row.graphs_known
-
-
-def profiled_context(candidate: Candidate) -> Iterator[Problem]:
-    """Where nobody says which context the traffic has."""
-    spec = candidate.spec
-    cuts = spec.speculation.adaptive_verification is not AdaptiveVerification.DISABLED
-    if cuts and all(each.name != PROFILED_CONTEXT for each in spec.engine.env):
-        yield warning(
-            "spec.engine.env",
-            f"{PROFILED_CONTEXT} is not set: adaptive verification cuts drafts by what verifying "
-            f"them costs at {PROFILED_BY_DEFAULT} tokens of context, measured once at start. With "
-            "shorter contexts it cuts what is nearly free: set it to the mean context of your "
-            "requests, which `fathom explain` shows.",
-        )
 
 
 def memory_of_states(candidate: Candidate) -> Iterator[Problem]:

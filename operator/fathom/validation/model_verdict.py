@@ -15,7 +15,7 @@ from typing import Final
 from fathom.api.conditions import ConditionStatus, Reason
 from fathom.api.methods import METHODS, Method
 from fathom.api.problem import Problem, Severity
-from fathom.engine.capability_table import ARCHITECTURES
+from fathom.engine.capability_table import ARCHITECTURES, has_release
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
 from fathom.validation.gpu_memory_checks import (
     draft_heads,
@@ -199,7 +199,7 @@ def check_draft(given: PreflightInput) -> DraftVerdict:
     return DraftVerdict(
         status=ConditionStatus.TRUE,
         reason=Reason.KNOWN_PAIR if from_table else Reason.COMPATIBLE,
-        message=f"{_subject(given, family)}, which vLLM {given.version} runs; {_compared(given)}.",
+        message=f"{_subject(given, family)}{_run(given)}; {_compared(given)}.",
         family=family,
     )
 
@@ -242,6 +242,13 @@ def _subject(given: PreflightInput, family: str) -> str:
         return f"{draft.id} is {family} ({given.draft.source})"
     source = draft.id or "no draft of its own"
     return f"{model.id} is served with method {draft.method} and {source}"
+
+
+def _run(given: PreflightInput) -> str:
+    """That its engine runs such drafts, where it does: else `engine-capabilities` says so."""
+    version, since = given.version, given.spec.draft.method.row.since
+    known = version is not None and has_release(since, version)
+    return f", which vLLM {version} runs" if known else ""
 
 
 def _compared(given: PreflightInput) -> str:

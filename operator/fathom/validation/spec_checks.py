@@ -13,9 +13,10 @@ from pydantic import JsonValue
 
 from fathom.api.accelerators import AMD, vendor_of
 from fathom.api.cel_rules import CREATION_RULES
+from fathom.api.choices import AdaptiveVerification
 from fathom.api.names import bad_label_names
 from fathom.api.problem import Problem, warning
-from fathom.engine.start import parsed_version
+from fathom.engine.start import PROFILED_BY_DEFAULT, PROFILED_CONTEXT, parsed_version
 from fathom.manifests.template_parts import parts
 from fathom.model_facts import is_model_name
 from fathom.text import counted
@@ -240,4 +241,18 @@ def _some_gpus(variable: Variable, value: str, gpus: int) -> Iterator[Problem]:
             message=f"{variable.name} lets the engine see {seen} of its pod's "
             f"{counted(gpus, 'GPU')}, which each pod counts from 0, and it needs them all: "
             "remove it.",
+        )
+
+
+def profiled_context(candidate: Candidate) -> Iterator[Problem]:
+    """Where nobody says which context the traffic has."""
+    spec = candidate.spec
+    cuts = spec.speculation.adaptive_verification is not AdaptiveVerification.DISABLED
+    if cuts and all(each.name != PROFILED_CONTEXT for each in spec.engine.env):
+        yield warning(
+            "spec.engine.env",
+            f"{PROFILED_CONTEXT} is not set: adaptive verification cuts drafts by what verifying "
+            f"them costs at {PROFILED_BY_DEFAULT} tokens of context, measured once at start. With "
+            "shorter contexts it cuts what is nearly free: set it to the mean context of your "
+            "requests, which `fathom explain` shows.",
         )

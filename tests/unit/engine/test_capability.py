@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import Reason
+from fathom.api.problem import Severity
 from fathom.engine.capability_table import SHUTDOWN_TIMEOUT
 from fathom.validation.engine_checks import capabilities
 from manifest_samples import resource
@@ -404,6 +405,7 @@ def test_adaptive_verification_needs_an_engine_that_has_it(
         assert sentence in problem.message
 
 
+SUFFIX = {"draft.method": "suffix", "draft.id": None}
 PIPELINE = {"engine.pipelineParallelSize": 2, "engine.tensorParallelSize": 2}
 
 
@@ -416,6 +418,22 @@ PIPELINE = {"engine.pipelineParallelSize": 2, "engine.tensorParallelSize": 2}
             (
                 "vLLM 0.24.0 does not know method dspark, which needs >=0.25.0: change "
                 "spec.engine.image, or choose another method."
+            ),
+        ),
+        (
+            {"draft.method": "ngram_gpu", "draft.id": None, **image("0.11.0")},
+            "spec.draft.method",
+            (
+                "vLLM 0.11.0 does not know method ngram_gpu, which needs >=0.18.0: change "
+                "spec.engine.image, or choose another method."
+            ),
+        ),
+        (
+            {"engine.tensorParallelSize": 8, **image("0.11.0")},
+            "spec.engine.image",
+            (
+                "vLLM 0.11.0 cannot have a replica over several nodes without Ray, which needs "
+                ">=0.11.1: change it, or keep a replica within one node."
             ),
         ),
         (
@@ -459,6 +477,10 @@ def test_what_an_engine_would_not_start_with_is_refused(
     [
         {},
         {"draft.method": "dspark", **image("0.25.0")},
+        {"draft.method": "ngram_gpu", "draft.id": None, **image("0.18.0")},
+        {"engine.tensorParallelSize": 8, **image("0.11.1")},
+        {**SUFFIX, "engine.image": "acme/vllm-suffix:0.32.0"},
+        {**SUFFIX, "speculation.drafting": "Disabled"},
         {"draft.method": "dspark", "engine.image": "vllm:latest"},
         {"engine.attentionBackend": "tokenspeed_mla", "engine.image": "vllm:latest"},
         {"engine.attentionBackend": "some_old_backend", **image("0.20.2")},
@@ -470,6 +492,14 @@ def test_what_an_engine_would_not_start_with_is_refused(
 )
 def test_what_an_engine_has_or_may_have_is_not_refused(changes: dict[str, Any]) -> None:
     assert not list(capabilities(candidate(resource(changes))))
+
+
+def test_a_package_that_a_release_image_lacks_is_told() -> None:
+    (found,) = capabilities(candidate(resource(SUFFIX)))
+
+    assert found.severity is Severity.WARNING
+    assert found.field == "spec.engine.image"
+    assert "method suffix needs the Python package arctic-inference" in found.message
 
 
 @pytest.mark.parametrize(
