@@ -26,7 +26,6 @@ from fathom.validation.candidate import Candidate, Rule
 
 _API: Final = "the API of Fathom"
 _KUBERNETES: Final = "kubernetes: pkg/apis/core/validation/validation.go"
-_QUANTITIES: Final = f"{_KUBERNETES}, pkg/apis/core/helper/helpers.go"
 _PARSER: Final = "vLLM's own parser: make known-names"
 
 _of_the_api = partial(Rule, source=_API)
@@ -171,18 +170,22 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=kv_transfer_checks.remapped_memory,
             says="No allocator moves memory that a KV connector has registered.",
         ),
+        _of_the_configuration(
+            id="hybrid-cache",
+            check=kv_transfer_checks.hybrid_cache,
+            says="No connector and no option takes one kind of cache where the target has two.",
+        ),
         Rule(
             id="variables-of-fields",
             check=start_checks.variables_of_fields,
             says="No variable says otherwise than a field.",
             source="__post_init__ in vllm/config/parallel.py",
         ),
-        Rule(
+        _of_pods(
             id="visible-gpus",
             check=spec_checks.visible_gpus,
             says="The engine sees the GPUs that the device plugin gives its pod.",
             source="kubernetes: pkg/kubelet/kubelet_pods.go; CUDA's environment variables",
-            starts=True,
         ),
         _of_releases(
             id="group-backend",
@@ -207,24 +210,22 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=placement_checks.asked_gpus,
             says="Fathom asks for the GPUs: one for each rank.",
         ),
-        Rule(
+        _of_pods(
             id="resources",
             check=placement_checks.asked_resources,
             says="Requests and limits are ones that Kubernetes takes.",
-            source=_QUANTITIES,
-            starts=True,
+            source=f"{_KUBERNETES}, pkg/apis/core/helper/helpers.go",
         ),
         _of_pods(
             id="tolerations",
             check=placement_checks.tolerations,
             says="Tolerations are ones that Kubernetes takes.",
         ),
-        Rule(
+        _of_pods(
             id="access-modes",
             check=cache_checks.access_modes,
             says="All pods can mount the claim that Fathom makes, and the fetch can fill it.",
             source=f"{_KUBERNETES}; the scheduler's plugin VolumeRestrictions",
-            starts=True,
         ),
         _of_releases(
             id="dense-data-parallelism",
@@ -245,7 +246,6 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=pod_template_warnings.probe_paths,
             says="vLLM answers what probes ask, without a key.",
             source="vllm/entrypoints: AuthenticationMiddleware and the routers",
-            releases="0.28 to 0.32",
         ),
     ),
     # What this cluster offers: of a spec in which nothing else is wrong, since it is the

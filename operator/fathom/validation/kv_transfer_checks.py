@@ -33,6 +33,13 @@ _OFFLOADING: Final = "--kv-offloading-size"
 _ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _REMAPS: Final = "expandable_segments:True"
 _SIDE_CHANNEL: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
+_ONE_KIND_OF_CACHE: Final = frozenset(
+    {"ExampleConnector", "FlexKVConnectorV1", "HF3FSKVConnector", "LMCacheConnectorV1"}
+)
+"""Connectors whose class is no `SupportsHMA` in 0.28 to 0.33. Of LMCacheMPConnector its package
+decides."""
+_HYBRID_CACHE: Final = ("--disable-hy", "--no-disable-hy")
+"""Beginnings of --disable-hybrid-kv-cache-manager, and of what has it on."""
 _FULL_FOR_ONE_LENGTH: Final = frozenset({GraphMode.FULL_AND_PIECEWISE, GraphMode.FULL_DECODE_ONLY})
 """Modes whose full graphs take requests of one length only, but for adaptive verification."""
 
@@ -100,6 +107,37 @@ def remapped_memory(candidate: Candidate) -> Iterator[Problem]:
                 message=f"vLLM stops at start where its KV cache is handed on and {each.name} has "
                 f"{_REMAPS}, for that moves memory which the connector has registered: remove it.",
             )
+
+
+def hybrid_cache(candidate: Candidate) -> Iterator[Problem]:
+    """A KV cache of several kinds, which the connector or an option excludes.
+
+    Source: `__post_init__` in vllm/config/vllm.py turns the manager off for such a connector, and
+    `_promote_local_kv_cache_specs` in vllm/v1/core/kv_cache_utils.py stops where some layers keep a
+    state. Where it is stated to be on, `create_connector` in
+    vllm/distributed/kv_transfer/kv_connector/factory.py does.
+    """
+    arguments, config = candidate.engine.arguments, candidate.models.target_config
+    connectors = [*_connectors(arguments.object(_OPTION))]
+    own = any("kv_connector_module_path" in each for each in connectors)
+    names = [str(each.get("kv_connector")) for each in connectors]
+    without = next((each for each in names if each in _ONE_KIND_OF_CACHE and not own), "")
+    stated = arguments.beginning(*_HYBRID_CACHE)
+    option = stated[-1].spelling if stated else ""
+    needs = config is not None and config.hybrid is not None and bool(config.hybrid.attention)
+    both = "the target keeps states and a KV cache, and"
+    if not was_read(candidate.engine.version):
+        return
+    if without and option.startswith("--no-"):
+        why, cure = f"{option} excludes connector {without}", f"remove {option}"
+    elif needs and option and not option.startswith("--no-"):
+        why, cure = f"{both} {option} has room for one of them", "remove it"
+    elif needs and without and not option:
+        why = f"{both} connector {without} takes one of them"
+        cure = "use a connector that takes both, such as OffloadingConnector"
+    else:
+        return
+    yield Problem(field="spec.engine.args", message=f"vLLM stops at start: {why}: {cure}.")
 
 
 def _another_depth(candidate: Candidate) -> Iterator[Problem]:

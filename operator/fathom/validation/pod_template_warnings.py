@@ -1,19 +1,16 @@
 """What may be merged over pods, and what that costs or leaves to the user. Pure.
 
 And what vLLM answers to probes. Source: `AuthenticationMiddleware` (`GUARDED_PREFIX`), and the
-routers below vllm/entrypoints: the same in 0.28 and 0.32.
+routers below vllm/entrypoints: the same in 0.28 to 0.33.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from packaging.specifiers import SpecifierSet
-
 from fathom.api import names
 from fathom.api.problem import Problem, Severity, warning
 from fathom.engine.argument_parser import EngineArguments
-from fathom.engine.capability_table import has_release
 from fathom.engine.flags import HTTP_PORT
 from fathom.engine.replica_layout import Role
 from fathom.manifests.strategic_merge import schema_problems
@@ -36,6 +33,7 @@ from fathom.validation.merged_template import (
     unheard_probes,
     what_to_see_to,
 )
+from fathom.validation.start_checks import was_read
 
 _PRIVILEGED: Final = "Its namespace must allow pods of level privileged."
 _OF_THE_HOST: Final[Mapping[str, str]] = MappingProxyType(
@@ -82,7 +80,6 @@ _NEEDS_KEY: Final = ("/v1", "/v2", "/inference", "/cohere")
 _KEY: Final = "VLLM_API_KEY"
 _OTHER_PATHS: Final = ("--root-p", "--middle")
 """Beginnings of --root-path and --middleware."""
-_ROUTERS_READ: Final = SpecifierSet(">=0.28.0,<0.33")
 _UNANSWERED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "startupProbe": "the engine is started again without end",
@@ -96,7 +93,7 @@ def probe_paths(candidate: Candidate) -> Iterator[Problem]:
     """Probes that vLLM answers with 401 or 404, however well it runs."""
     engine, template = candidate.engine, merged_template(candidate.resource)
     unread = engine.start.rust_frontend or engine.arguments.beginning(*_OTHER_PATHS)
-    if unread or engine.version is None or not has_release(_ROUTERS_READ, engine.version):
+    if unread or engine.version is None or not was_read(engine.version):
         return
     variable = by("name", parts(template.engine, "env")).get(_KEY, {})
     # By --api-key it may not be given (`fathom.engine.flags`).

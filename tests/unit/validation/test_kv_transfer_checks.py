@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from fathom.api.problem import Problem, Severity
+from fathom.model_facts import ModelConfig, ModelFacts, target_ref
+from fathom.validation.candidate import candidate_of
+from fathom.validation.chain import problems_of
 from fathom.validation.kv_transfer_checks import kv_transfer_warnings
 from manifest_samples import resource
 from support.validated import candidate, errors, warnings
@@ -306,3 +310,74 @@ def test_memory_that_is_handed_on_must_not_move(option: str) -> None:
 
 def test_memory_that_nobody_else_reads_may_move() -> None:
     assert refused(()) == []
+
+
+HYBRID = {"num_hidden_layers": 4, "layer_types": ["linear_attention", "full_attention"] * 2}
+STATES_ALONE = {"num_hidden_layers": 4, "layer_types": ["linear_attention"] * 4}
+DENSE = {"num_hidden_layers": 4}
+ON, OFF = "--no-disable-hybrid-kv-cache-manager", "--disable-hybrid-kv-cache-manager"
+
+
+def through(connector: str, **more: Any) -> tuple[str, str]:
+    config = {"kv_connector": connector, "kv_role": "kv_both", **more}
+    return ("--kv-transfer-config", json.dumps(config))
+
+
+def among(*connectors: str) -> tuple[str, str]:
+    children = [{"kv_connector": each, "kv_role": "kv_both"} for each in connectors]
+    return through("MultiConnector", kv_connector_extra_config={"connectors": children})
+
+
+def of_caches(config: dict[str, Any], *args: str, version: str = "0.32.0") -> list[Problem]:
+    image = {"engine.image": f"vllm/vllm-openai:v{version}"}
+    sd = resource({"engine.args": [*args], **image, "draft.method": "mtp", "draft.id": None})
+    known = {target_ref(sd.spec): ModelFacts(config=ModelConfig.from_json(config))}
+    found = problems_of(candidate_of(sd, known))
+    return [each for each in found if each.rule == "hybrid-cache"]
+
+
+@pytest.mark.parametrize(
+    ("config", "args", "words"),
+    [
+        (HYBRID, through("LMCacheConnectorV1"), "connector LMCacheConnectorV1 takes one of them"),
+        (HYBRID, through("FlexKVConnectorV1"), "connector FlexKVConnectorV1 takes one of them"),
+        (HYBRID, among("NixlConnector", "HF3FSKVConnector"), "connector HF3FSKVConnector takes"),
+        (HYBRID, (OFF,), f"{OFF} has room for one of them: remove it."),
+        (HYBRID, (*through("NixlConnector"), OFF), f"{OFF} has room for one of them"),
+        (
+            DENSE,
+            (*through("LMCacheConnectorV1"), ON),
+            f"{ON} excludes connector LMCacheConnectorV1",
+        ),
+    ],
+    ids=str,
+)
+def test_two_kinds_of_cache_where_one_is_taken_are_refused(
+    config: dict[str, Any], args: tuple[str, ...], words: str
+) -> None:
+    (found,) = of_caches(config, *args)
+
+    assert found.severity is Severity.ERROR
+    assert found.message.startswith("vLLM stops at start: ")
+    assert words in found.message
+
+
+@pytest.mark.parametrize(
+    ("config", "args"),
+    [
+        (HYBRID, through("NixlConnector")),
+        (HYBRID, through("LMCacheMPConnector")),
+        (HYBRID, among("NixlConnector", "OffloadingConnector")),
+        (HYBRID, through("LMCacheConnectorV1", kv_connector_module_path="ours.lmcache")),
+        (HYBRID, (ON,)),
+        (STATES_ALONE, through("LMCacheConnectorV1")),
+        (DENSE, through("LMCacheConnectorV1")),
+        (DENSE, (OFF,)),
+    ],
+    ids=str,
+)
+def test_where_both_are_taken_or_one_is_there_nothing_is_said(
+    config: dict[str, Any], args: tuple[str, ...]
+) -> None:
+    assert of_caches(config, *args) == []
+    assert of_caches(HYBRID, OFF, version="0.34.0") == []

@@ -61,7 +61,7 @@ def test_a_probe_that_vllm_refuses_is_refused(changes: list[dict[str, Any]], wor
         [{"engine.args": ["--root-path=/llm"]}, pod(path="/llm/health")],
         [{"engine.args": ["--middleware=a.b"]}, pod(path="/healthz")],
         [{"engine.env": [{"name": "VLLM_USE_RUST_FRONTEND", "value": "1"}]}, pod(path="/healthz")],
-        [{"engine.image": "vllm/vllm-openai:v0.33.0"}, pod(path="/healthz")],
+        [{"engine.image": "vllm/vllm-openai:v0.34.0"}, pod(path="/healthz")],
     ],
     ids=str,
 )
