@@ -90,6 +90,8 @@ class ModelConfig:
     """Whether the repository brings classes of its own."""
     fp8_kv_cache: bool = False
     """Whether the checkpoint declares a KV cache in FP8, which vLLM's `auto` follows."""
+    quantization: str = ""
+    """How the checkpoint is quantised, as it names it; empty: it does not say."""
     has_experts: bool | None = None
     """Whether it is a mixture of experts; None: not known, as where only a name hints at it."""
     hidden_streams: bool = False
@@ -158,6 +160,7 @@ class ModelConfig:
             layer_type=_text(_inner(document, _LAYERS), "model_type"),
             remote_code=bool(document.get("auto_map")),
             fp8_kv_cache=_fp8_kv_cache(document),
+            quantization=_text(_inner(document, "quantization_config"), "quant_method"),
             has_experts=has_experts(text),
             hidden_streams=any(key in text for key in ("hc_mult", "hc_count")),
         )

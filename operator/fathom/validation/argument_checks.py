@@ -33,7 +33,7 @@ from fathom.engine.depth import BUDGET_SHARE
 from fathom.engine.flags import FLAGS, Flag
 from fathom.text import counted
 from fathom.validation.candidate import Candidate
-from fathom.validation.start_checks import was_read
+from fathom.validation.model_input import was_read
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 
 TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")

@@ -230,8 +230,8 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
         _of_releases(
             id="dense-data-parallelism",
             check=spec_checks.dense_data_parallelism,
-            says="Data parallelism over nodes is for mixture-of-experts models.",
-            source="run_engine_core in vllm/v1/engine/core.py",
+            says="Data parallelism over nodes, and of experts, is for mixture-of-experts models.",
+            source="run_engine_core in vllm/v1/engine/core.py; vllm/config/model.py",
         ),
         _of_kubernetes(
             id="pod-template",

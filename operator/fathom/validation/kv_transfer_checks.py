@@ -26,7 +26,8 @@ from fathom.engine.profile import EngineProfile
 from fathom.manifests.template_parts import Part, by, part, parts
 from fathom.validation.candidate import Candidate
 from fathom.validation.merged_template import merged_template
-from fathom.validation.start_checks import engine_variables, was_read
+from fathom.validation.model_input import was_read
+from fathom.validation.start_checks import engine_variables
 
 _OPTION: Final = "--kv-transfer-config"
 _OFFLOADING: Final = "--kv-offloading-size"
@@ -131,7 +132,7 @@ def hybrid_cache(candidate: Candidate) -> Iterator[Problem]:
     if without and option.startswith("--no-"):
         why, cure = f"{option} excludes connector {without}", f"remove {option}"
     elif needs and option and not option.startswith("--no-"):
-        why, cure = f"{both} {option} has room for one of them", "remove it"
+        why, cure = f"{both} {option} has space for one of them", "remove it"
     elif needs and without and not option:
         why = f"{both} connector {without} takes one of them"
         cure = "use a connector that takes both, such as OffloadingConnector"

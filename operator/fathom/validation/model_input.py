@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem, Severity
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.argument_parser import EngineArguments, kv_cache_dtype
+from fathom.engine.argument_parser import EngineArguments, kv_cache_dtype, whole_number
+from fathom.engine.capability_table import has_release
 from fathom.engine.cuda_graphs import Captured
 from fathom.engine.profile import EngineProfile, profile_of
 from fathom.model_facts import (
@@ -29,6 +31,8 @@ _REWRITE_WEIGHTS: Final = ("--quan", "-q", "--load-f", "--model-lo", "--cpu-off"
 """Beginnings of options after which weights are not in memory as in their files: --quantization,
 --load-format, --model-loader-extra-config, --cpu-offload-gb, --offload-*."""
 _STATE_LAYOUT: Final = "VLLM_SSM_CONV_STATE_LAYOUT"
+_READ: Final = SpecifierSet(">=0.28.0,<0.34")
+"""Releases that were read for this. Of others nothing is said."""
 _BYTES: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
 _UNKNOWN: Final = ModelFacts()
 LONGER_VARIABLE: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
@@ -63,6 +67,10 @@ class StatedArgs:
     """Bytes of a number in a state; None: not stated."""
     other_state_bytes: int = 2
     """Bytes of a number in what a convolution keeps."""
+    quantization: str = ""
+    """As --quantization says it; empty: it does not."""
+    decode_context_parts: int = 1
+    """Among how many GPUs a context is shared, for each KV head."""
     gpu_memory_utilization: float = 0.92
     """vLLM's default is that of vllm/config/cache.py in 0.32.0."""
 
@@ -173,8 +181,22 @@ def stated_args(engine: EngineProfile) -> StatedArgs:
             arguments.value("--mamba-cache-dtype") or "", defaults.other_state_bytes
         ),
         max_batch=engine.max_num_seqs,
+        quantization=_stated(arguments, "--quan", "-q"),
+        decode_context_parts=whole_number(_stated(arguments, "--decode-c", "-dcp")) or 1,
         gpu_memory_utilization=_share(share, defaults.gpu_memory_utilization),
     )
+
+
+def _stated(arguments: EngineArguments, beginning: str, short: str) -> str:
+    """The value of an option with a short name; empty: it is absent."""
+    found = [each for each in arguments.options if each.name == short]
+    last = max((*arguments.beginning(beginning), *found), key=lambda each: each.index, default=None)
+    return "" if last is None else last.value or ""
+
+
+def was_read(version: Version | None) -> bool:
+    """Whether what is known of those releases may hold: for one of them, or one not known."""
+    return version is None or has_release(_READ, version)
 
 
 def _prefix_states(arguments: EngineArguments) -> int:

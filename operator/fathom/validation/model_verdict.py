@@ -35,19 +35,24 @@ from fathom.validation.hidden_state_checks import (
 )
 from fathom.validation.model_input import PreflightInput, unknown
 from fathom.validation.pair_checks import (
+    decode_context,
     draft_architecture,
     draft_name,
     draft_to_target_table,
     draft_vocabulary,
     engine_age,
     multi_token_prediction,
+    quantization,
     target_architecture,
     vocabularies,
 )
 
 TABLE: Final = "Fathom's own table"
 """The source of what is known of a draft without its config.json."""
-CHECKS_OF_TARGET: Final = (target_heads, maximum_length, kv_cache, memory)
+CHECKS_OF_TARGET: Final = (
+    *(target_heads, decode_context, quantization),
+    *(maximum_length, kv_cache, memory),
+)
 """What can be judged where no draft is loaded."""
 EAGLE_3_1: Final = "EAGLE-3.1"
 EAGLE_3: Final = METHODS[Method.EAGLE3].family
@@ -132,6 +137,8 @@ CHECKS: Final[tuple[Callable[[PreflightInput], Problem | None], ...]] = (
     vocabularies,
     draft_to_target_table,
     target_heads,
+    decode_context,
+    quantization,
     draft_heads,
     multi_token_prediction,
     maximum_length,

@@ -4,6 +4,9 @@ Read from the releases that `fathom.engine.capability_table.ARCHITECTURES` names
 nothing is said. The names are those of vllm/model_executor/models/registry.py.
 """
 
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from fathom.api.conditions import Reason
@@ -11,7 +14,7 @@ from fathom.api.methods import Method
 from fathom.api.problem import Problem
 from fathom.engine.capability_table import ARCHITECTURES, EAGLE31_ON_MLA
 from fathom.model_facts import ModelConfig
-from fathom.validation.model_input import PreflightInput, doubtful, refused, unknown
+from fathom.validation.model_input import PreflightInput, doubtful, refused, unknown, was_read
 
 _EAGLE3_DRAFTS: Final = frozenset(
     {
@@ -69,7 +72,12 @@ TARGETS_WITHOUT_EAGLE3: Final = frozenset(
 (vllm/model_executor/models/interfaces.py), found by asking each class. Not all there are."""
 
 TYPES_WITHOUT_MTP: Final = frozenset(
-    {"gpt_oss", "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"}
+    {
+        *("gpt_oss", "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"),
+        *("cohere2", "falcon_h1", "gemma2", "gemma3", "gemma3_text", "glm4", "granite"),
+        *("granitemoehybrid", "jamba", "llama4", "olmo2", "phi3", "qwen2_5_vl", "qwen2_moe"),
+        *("qwen3_vl", "seed_oss", "smollm3", "starcoder2"),
+    }
 )
 """Values of `model_type` that vLLM turns into no multi-token prediction draft
 (`hf_config_override` in vllm/config/speculative.py). Not all there are."""
@@ -92,6 +100,20 @@ TYPES_WITH_MTP: Final = frozenset(
 """Values of `model_type` of which vLLM takes the number of multi-token prediction layers from
 `num_nextn_predict_layers` or `mtp_num_hidden_layers`, and divides the depth by it. Not all there
 are."""
+_MODELOPT: Final = "modelopt"
+_QUANTIZED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("awq", "awq_marlin", "auto_awq"), "awq"),
+        **dict.fromkeys(("gptq", "gptq_marlin", "auto_gptq"), "gptq"),
+        **dict.fromkeys(
+            ("modelopt", "modelopt_fp4", "modelopt_mxfp8", "modelopt_mixed"), _MODELOPT
+        ),
+        **{each: each for each in ("fp8", "compressed-tensors")},
+    }
+)
+"""Methods of which vLLM takes one for another of the same kind, and for no others."""
+_HAS_ITS_OWN: Final = re.compile("deepseek_v4|gpt_oss")
+"""Beginnings of `model_type` for which vLLM has methods of quantisation by themselves."""
 _RENAMING: Final = ("eagle-", "eagle3", "dflash", "dspark")
 """In a draft's name: vLLM then takes that for its method, whatever was asked for, unless one of
 these methods was (vllm/config/speculative.py, `__post_init__`)."""
@@ -259,6 +281,46 @@ def multi_token_prediction(given: PreflightInput) -> Problem | None:
         f"{named} predicts {layers} tokens at a time, and vLLM takes a depth of {given.depth} only "
         f"if that divides it: set {field} to a multiple of {layers}.",
         f"spec.speculation.{field}",
+    )
+
+
+def quantization(given: PreflightInput) -> Problem | None:
+    """`_verify_quantization` in vllm/config/model.py: --quantization and what the checkpoint has.
+
+    Checkpoints of ModelOpt take all of them, and some methods take other checkpoints.
+    """
+    target, stated = given.target_config, given.stated.quantization
+    if target is None or given.version is None or not was_read(given.version):
+        return None
+    if _HAS_ITS_OWN.match(target.model_type):
+        return None
+    has, asked = (_QUANTIZED.get(each) for each in (target.quantization, stated))
+    if has is None or asked is None or has in {asked, _MODELOPT}:
+        return None
+    return refused(
+        f"{given.spec.model.id} is quantised by {target.quantization} (its config.json), and vLLM "
+        f"stops at --quantization {stated}: leave it out, and vLLM takes the checkpoint's.",
+        "spec.engine.args",
+    )
+
+
+def decode_context(given: PreflightInput) -> Problem | None:
+    """`verify_with_parallel_config` in vllm/config/model.py: a KV head's GPUs share its context."""
+    target, parts = given.target_config, given.stated.decode_context_parts
+    if target is None or given.version is None or not was_read(given.version):
+        return None
+    heads, kv_heads = target.attention_heads, target.kv_heads
+    size = given.spec.engine.tensor_parallel_size
+    if not heads or not kv_heads or target.mla or parts <= 1:
+        return None
+    most = size // kv_heads if size > kv_heads else 1
+    if parts <= most and (heads // kv_heads) % parts == 0:
+        return None
+    return refused(
+        f"--decode-context-parallel-size {parts} needs {parts} GPUs for each of the {kv_heads} KV "
+        f"heads of {given.spec.model.id}, in even shares of its {heads} attention heads, and "
+        f"tensorParallelSize is {size}: vLLM stops at start. Remove it, or choose other sizes.",
+        "spec.engine.args",
     )
 
 

@@ -33,7 +33,7 @@ from fathom.validation.merged_template import (
     unheard_probes,
     what_to_see_to,
 )
-from fathom.validation.start_checks import was_read
+from fathom.validation.model_input import was_read
 
 _PRIVILEGED: Final = "Its namespace must allow pods of level privileged."
 _OF_THE_HOST: Final[Mapping[str, str]] = MappingProxyType(

@@ -22,6 +22,7 @@ from fathom.model_facts import is_model_name
 from fathom.text import counted
 from fathom.validation.candidate import Candidate
 from fathom.validation.merged_template import two_values
+from fathom.validation.model_input import was_read
 from fathom.validation.pod_template_errors import OWN_PREFIX, own_variable_sentence
 from fathom.validation.start_checks import Variable, engine_variables
 
@@ -113,6 +114,15 @@ def dense_data_parallelism(candidate: Candidate) -> Iterator[Problem]:
     """
     engine, layout = candidate.spec.engine, candidate.engine.layout
     ranks, config = engine.data_parallel_size, candidate.models.target_config
+    asked = candidate.engine.arguments.beginning(*_EXPERT_PARALLEL, "--no-enable-exp")
+    spread = asked[-1] if asked and not asked[-1].name.startswith("--no-") else None
+    # `_verify_with_expert_parallelism` in vllm/config/model.py.
+    without = config is not None and config.has_experts is False
+    if spread is not None and without and was_read(candidate.engine.version):
+        yield Problem(
+            field=f"spec.engine.args[{spread.index}]",
+            message=f"the target has no experts, and vLLM stops at {spread.spelling}: remove it.",
+        )
     if ranks == 1 or not layout.spans_nodes or (config is not None and config.has_experts):
         return
     # Each rank becomes a replica, and keeps its depth live.
@@ -121,7 +131,7 @@ def dense_data_parallelism(candidate: Candidate) -> Iterator[Problem]:
     field = "spec.engine.dataParallelSize"
     if config is None or config.has_experts is None:
         # Which vLLM refuses itself for a model that has none.
-        if candidate.engine.arguments.beginning(*_EXPERT_PARALLEL):
+        if spread is not None:
             return
         yield warning(
             field,

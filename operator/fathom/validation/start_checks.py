@@ -28,10 +28,9 @@ from fathom.engine.start import (
 )
 from fathom.manifests.template_parts import POD_TEMPLATE, WORKER_TEMPLATE, parts
 from fathom.validation.candidate import Candidate
+from fathom.validation.model_input import was_read
 
 _ADAPTIVE_FIELD: Final = "spec.speculation.adaptiveVerification"
-_READ: Final = SpecifierSet(">=0.28.0,<0.34")
-"""Releases that were read for this. Of others nothing is said."""
 _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off"})
 _STRICT: Final = "--fail-on-environ-validation"
 _RETIRED: Final[Mapping[str, str]] = MappingProxyType(
@@ -47,11 +46,6 @@ _RETIRED: Final[Mapping[str, str]] = MappingProxyType(
 """Variables that no release from 0.28 on reads, and what took their place."""
 _ON_V1_BY_ITSELF: Final = SpecifierSet(">=0.32.0")
 """Releases in which what is known to select Model Runner V1, other than its variable, does so."""
-
-
-def was_read(version: Version | None) -> bool:
-    """Whether what is known of those releases may hold: for one of them, or one not known."""
-    return version is None or has_release(_READ, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +239,7 @@ def model_runner(candidate: Candidate) -> Iterator[Problem]:
     tests/engine/test_parser_matrix.py asks vLLM.
     """
     spec, start, version = candidate.spec, candidate.engine.start, candidate.engine.version
-    if version is None or not has_release(_READ, version):
+    if version is None or not was_read(version):
         return
     asked = stated_model_runner(spec)
     if asked == 1 or (start.model_runner_v1 and has_release(_ON_V1_BY_ITSELF, version)):

@@ -179,7 +179,7 @@ def with_target(config: ModelConfig | None, changes: dict[str, Any]) -> list[str
     return [
         f"{each.severity.name}: {each.message}"
         for each in found
-        if each.field == "spec.engine.dataParallelSize"
+        if each.rule == "dense-data-parallelism"
     ]
 
 
@@ -219,6 +219,16 @@ def test_data_parallelism_that_works_is_not_told_of() -> None:
     assert with_target(None, {**OVER_NODES, "engine.args": ["--enable-expert-parallel"]}) == []
     assert with_target(DENSE, {**OVER_NODES, "engine.tensorParallelSize": 2}) == []
     assert with_target(DENSE, {"engine.tensorParallelSize": 8}) == []
+
+
+@pytest.mark.parametrize("spelling", ["--enable-expert-parallel", "-ep"])
+def test_experts_are_spread_where_there_are_some(spelling: str) -> None:
+    asked = {"engine.args": [spelling]}
+    (refused,) = with_target(DENSE, asked)
+    assert refused == f"ERROR: the target has no experts, and vLLM stops at {spelling}: remove it."
+    assert with_target(SPARSE, asked) == []
+    assert with_target(ModelConfig(), asked) == []
+    assert with_target(DENSE, {"engine.args": [spelling, "--no-enable-expert-parallel"]}) == []
 
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2}

@@ -342,8 +342,8 @@ def of_caches(config: dict[str, Any], *args: str, version: str = "0.32.0") -> li
         (HYBRID, through("LMCacheConnectorV1"), "connector LMCacheConnectorV1 takes one of them"),
         (HYBRID, through("FlexKVConnectorV1"), "connector FlexKVConnectorV1 takes one of them"),
         (HYBRID, among("NixlConnector", "HF3FSKVConnector"), "connector HF3FSKVConnector takes"),
-        (HYBRID, (OFF,), f"{OFF} has room for one of them: remove it."),
-        (HYBRID, (*through("NixlConnector"), OFF), f"{OFF} has room for one of them"),
+        (HYBRID, (OFF,), f"{OFF} has space for one of them: remove it."),
+        (HYBRID, (*through("NixlConnector"), OFF), f"{OFF} has space for one of them"),
         (
             DENSE,
             (*through("LMCacheConnectorV1"), ON),

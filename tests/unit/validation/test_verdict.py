@@ -14,6 +14,8 @@ MLA = {"kv_lora_rank": 512}
 OLD = {"engine.image": "vllm/vllm-openai:v0.22.1"}
 OTHER = {"draft.id": "someone/draft"}
 GIB = 1 << 30
+AWQ = {"quantization_config": {"quant_method": "awq", "bits": 4}}
+MODELOPT = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
 SAID = {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "vocab_size": 32000}
 DRAFT = SAID | {"architectures": ["LlamaForCausalLMEagle3"]}
 """What a pair is compared by."""
@@ -247,6 +249,34 @@ def test_says_why_a_config_is_not_at_hand() -> None:
             ),
         ),
         (
+            DEEPSEEK,
+            {"target": {"model_type": "gemma3_text"}},
+            "spec.draft.method",
+            (
+                "deepseek-ai/deepseek has no multi-token prediction layers: choose another "
+                "spec.draft.method, such as eagle3 with a draft of its own."
+            ),
+        ),
+        (
+            LLAMA,
+            {"spec": {"engine.args": ["-dcp", "2"]}},
+            "spec.engine.args",
+            (
+                "--decode-context-parallel-size 2 needs 2 GPUs for each of the 8 KV heads of "
+                "meta-llama/llama-70b, in even shares of its 64 attention heads, and "
+                "tensorParallelSize is 4: vLLM stops at start. Remove it, or choose other sizes."
+            ),
+        ),
+        (
+            LLAMA,
+            {"target": AWQ, "spec": {"engine.args": ["--quantization", "fp8"]}},
+            "spec.engine.args",
+            (
+                "meta-llama/llama-70b is quantised by awq (its config.json), and vLLM stops at "
+                "--quantization fp8: leave it out, and vLLM takes the checkpoint's."
+            ),
+        ),
+        (
             DRAFT_MODEL,
             {"spec": {"engine.args": ["--max-model-len", "131072"]}},
             "spec.engine.args",
@@ -411,6 +441,25 @@ def test_what_may_fail_is_doubted_and_never_refused(
         (GPT_OSS, {"draft": {"architectures": ["Mine"], "speculators_model_type": "eagle3"}}),
         (KIMI, {"draft": {"num_key_value_heads": 3}}),
         (LLAMA, {"target": {"hc_mult": 4, "hidden_size": 2048}}),
+        (
+            LLAMA,
+            {
+                "target": {"num_key_value_heads": 2},
+                "spec": {"engine.args": ["--decode-context-parallel-size=2"]},
+            },
+        ),
+        (KIMI, {"spec": {"engine.args": ["-dcp", "2"]}}),
+        (LLAMA, {"target": AWQ, "spec": {"engine.args": ["-q", "awq_marlin"]}}),
+        (LLAMA, {"target": AWQ, "spec": {"engine.args": ["-q=humming"]}}),
+        (LLAMA, {"spec": {"engine.args": ["--quantization", "fp8"]}}),
+        (LLAMA, {"target": MODELOPT, "spec": {"engine.args": ["--quantization", "fp8"]}}),
+        (
+            LLAMA,
+            {
+                "target": AWQ,
+                "spec": {"engine.args": ["-q", "fp8"], "engine.image": "vllm/vllm-openai:v0.34.0"},
+            },
+        ),
         (DEEPSEEK, {"target": {"num_nextn_predict_layers": 7}}),
         (
             DEEPSEEK,
