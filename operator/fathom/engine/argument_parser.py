@@ -281,9 +281,9 @@ def graphs_of_each_kind(arguments: EngineArguments) -> int:
 
 def has_adapters(arguments: EngineArguments) -> bool:
     """Whether LoRA is on."""
-    stated = arguments.beginning("--enable-lora", "--no-enable-lora")
-    adapters = [each.name for each in stated if each.name.endswith("enable-lora")]
-    return bool(adapters) and not adapters[-1].startswith("--no-")
+    spellings = {"--enable-lora", "--no-enable-lora", "--disable-lora"}
+    stated = [each.name for each in arguments.options if each.name in spellings]
+    return bool(stated) and stated[-1] == "--enable-lora"
 
 
 class Loading(Enum):

@@ -7,8 +7,9 @@ those are spelled whose value is read in `spec.engine.args` stands in
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from pydantic import JsonValue
@@ -294,6 +295,16 @@ AFTER_ARGS: Final = (
 """In the order in which they are passed, behind `spec.engine.args`."""
 
 FLAGS: Final = (*BEFORE_ARGS, *AFTER_ARGS)
+FIELDS_OF_OLD: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "--num-speculative-tokens": "speculation.tokens",
+        "--speculative-model": "draft.id",
+        "--speculative-draft-tensor-parallel-size": "draft.tensorParallelSize",
+        "--ngram-prompt-lookup-max": "draft.options.prompt_lookup_max",
+        "--ngram-prompt-lookup-min": "draft.options.prompt_lookup_min",
+    }
+)
+"""Options of vLLM before `--speculative-config`, which many pages still show, and their fields."""
 
 
 def engine_args(engine: EngineProfile, role: Role = Role.LEADER) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
         _of_the_api(
             id="draft-options",
             check=engine_checks.draft_options,
-            says="draft.options repeats no field, and its JSON can be read.",
+            says="draft.options repeats no field, its JSON can be read, and its bounds hold.",
         ),
         Rule(
             id="plain-secrets",
@@ -189,7 +189,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
         ),
         _of_releases(
             id="group-backend",
-            check=engine_checks.group_backend,
+            check=start_checks.group_backend,
             says="Pods of a replica over several nodes meet without Ray.",
             source="vllm/config/parallel.py",
         ),

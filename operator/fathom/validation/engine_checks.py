@@ -13,6 +13,7 @@ from fathom.api.methods import Method
 from fathom.api.problem import Problem, warning
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.engine.added_graph_sizes import ceiling, sets_graphs, stated_sizes
+from fathom.engine.argument_parser import whole_number
 from fathom.engine.capability_table import (
     ADAPTIVE_BACKENDS,
     ADAPTIVE_FLAGS,
@@ -140,6 +141,18 @@ def draft_options(candidate: Candidate) -> tuple[Problem, ...]:
             )
         except UnreadableJsonError:
             continue
+    least, most = (
+        whole_number(spec.draft.options.get(f"prompt_lookup_{each}", "")) for each in ("min", "max")
+    )
+    looks_up = spec.drafts and spec.draft.method.looks_up_ngrams
+    if looks_up and least is not None and most is not None and least > most:
+        problems.append(
+            Problem(
+                field="spec.draft.options.prompt_lookup_max",
+                message=f"vLLM stops at start where it ({most}) is below prompt_lookup_min "
+                f"({least}): raise it, or lower that.",
+            )
+        )
     if spec.draft.options.get("rejection_sample_method") == "synthetic" and spec.tunable:
         problems.append(
             Problem(
@@ -250,21 +263,6 @@ def _conflicts(engine: EngineProfile, version: Version) -> Iterator[str]:
         yield (
             "spec.draft.options.use_local_argmax_reduction leaves it without the draft's logits, "
             "by which it predicts what will be accepted: remove it"
-        )
-
-
-def group_backend(candidate: Candidate) -> Iterator[Problem]:
-    """Ray, where a replica spans several nodes.
-
-    Source: what `__post_init__` asks of `nnodes` in vllm/config/parallel.py, 0.28 to 0.33.
-    """
-    option = "--distributed-executor-backend"
-    ray = candidate.engine.arguments.value(option) == "ray"
-    if ray and candidate.engine.layout.spans_nodes:
-        yield Problem(
-            field="spec.engine.args",
-            message=f"vLLM refuses {option} ray with --nnodes, by which the pods of a replica "
-            "meet: remove it. No Ray is needed.",
         )
 
 

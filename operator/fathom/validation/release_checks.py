@@ -19,6 +19,7 @@ from fathom.engine.argument_parser import (
     has_variable,
     whole_number,
 )
+from fathom.engine.flags import FIELDS_OF_OLD
 from fathom.engine.known_options import (
     ATTENTION_BACKEND,
     CONNECTOR,
@@ -54,17 +55,9 @@ _PLAIN: Final = re.compile(r"[\w.-]{1,40}")
 _LONG_WORD: Final = 4
 """Letters of a word by which a value may be meant."""
 _CHOOSES_TOOLS: Final = "--enable-auto-tool-choice"
+_LORA: Final = "--enable-lora"
 _Sizes = Mapping[str, int | None]
 _RefusalOf = Callable[[Mapping[str, Given], _Sizes, str, str], str]
-
-_FIELDS: Final[Mapping[str, str]] = {
-    "--num-speculative-tokens": "speculation.tokens",
-    "--speculative-model": "draft.id",
-    "--speculative-draft-tensor-parallel-size": "draft.tensorParallelSize",
-    "--ngram-prompt-lookup-max": "draft.options.prompt_lookup_max",
-    "--ngram-prompt-lookup-min": "draft.options.prompt_lookup_min",
-}
-"""Options of vLLM before `--speculative-config`, which many pages still show, and their fields."""
 
 
 def unknown_names(candidate: Candidate) -> Iterator[Problem]:
@@ -94,7 +87,7 @@ def unknown_names(candidate: Candidate) -> Iterator[Problem]:
 
 def _advice(name: str, taken: Iterable[str], rows: Iterable[Names]) -> str:
     """What comes of a name that is not taken, and what to do instead."""
-    if field := _FIELDS.get(name):
+    if field := FIELDS_OF_OLD.get(name):
         return f"and would not start: set spec.{field} instead."
     if known := who_has(name, rows):
         return f"and would not start; {known}: remove it, or change spec.engine.image."
@@ -259,9 +252,9 @@ def _listed(names: Iterable[str]) -> str:
 def option_pairs(candidate: Candidate) -> Iterator[Problem]:
     """Options that need another one, exclude it, or bound it.
 
-    Source: `validate_parsed_serve_args` below vllm/entrypoints, `verify_max_model_len` in
-    vllm/config/scheduler.py, vllm/config/parallel.py, cache.py and kv_transfer.py: the same in 0.28
-    to 0.33.
+    Source: `validate_parsed_serve_args` below vllm/entrypoints, `init_static_loras` there,
+    `verify_max_model_len` in vllm/config/scheduler.py, vllm/config/parallel.py, cache.py, lora.py
+    and kv_transfer.py: the same in 0.28 to 0.33.
     """
     version = candidate.engine.version
     if (names := names_in(version)) is None:
@@ -321,6 +314,11 @@ def _holds_a_prompt(given: Mapping[str, Given], sizes: _Sizes, name: str, other:
     return _at_least(given, sizes, name, other) if chunked and known else ""
 
 
+def _keeps_adapters(given: Mapping[str, Given], sizes: _Sizes, name: str, other: str) -> str:
+    kept = sizes.get(name) or 0
+    return _at_least(given, sizes, name, other) if _is_on(given, _LORA) and kept > 0 else ""
+
+
 def _divides(_given: Mapping[str, Given], sizes: _Sizes, name: str, other: str) -> str:
     size, whole = sizes.get(name), sizes.get(other)
     if not size or not whole or size < 0 or whole % size == 0:
@@ -345,4 +343,6 @@ _PAIRS: Final[tuple[tuple[str, str, _RefusalOf], ...]] = (
     (MAX_NUM_BATCHED_TOKENS, "--max-model-len", _holds_a_prompt),
     ("--decode-context-parallel-size", "tensorParallelSize", _divides),
     ("--gpu-memory-utilization", "", _is_a_part),
+    ("--lora-modules", _LORA, _needs),
+    ("--max-cpu-loras", "--max-loras", _keeps_adapters),
 )

@@ -114,8 +114,9 @@ def dense_data_parallelism(candidate: Candidate) -> Iterator[Problem]:
     """
     engine, layout = candidate.spec.engine, candidate.engine.layout
     ranks, config = engine.data_parallel_size, candidate.models.target_config
-    asked = candidate.engine.arguments.beginning(*_EXPERT_PARALLEL, "--no-enable-exp")
-    spread = asked[-1] if asked and not asked[-1].name.startswith("--no-") else None
+    off = ("--no-enable-exp", "--disable-exp")
+    asked = candidate.engine.arguments.beginning(*_EXPERT_PARALLEL, *off)
+    spread = asked[-1] if asked and not asked[-1].name.startswith(off) else None
     # `_verify_with_expert_parallelism` in vllm/config/model.py.
     without = config is not None and config.has_experts is False
     if spread is not None and without and was_read(candidate.engine.version):

@@ -322,3 +322,18 @@ def variables_of_fields(candidate: Candidate) -> Iterator[Problem]:
                 "VLLM_HOST_IP would be the same in every pod of a replica: remove it, or take it "
                 "from valueFrom.fieldRef status.podIP.",
             )
+
+
+def group_backend(candidate: Candidate) -> Iterator[Problem]:
+    """Ray, where a replica spans several nodes.
+
+    Source: what `__post_init__` asks of `nnodes` in vllm/config/parallel.py, 0.28 to 0.33.
+    """
+    option = "--distributed-executor-backend"
+    ray = candidate.engine.arguments.value(option) == "ray"
+    if ray and candidate.engine.layout.spans_nodes:
+        yield Problem(
+            field="spec.engine.args",
+            message=f"vLLM refuses {option} ray with --nnodes, by which the pods of a replica "
+            "meet: remove it. No Ray is needed.",
+        )

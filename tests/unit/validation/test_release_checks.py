@@ -218,6 +218,12 @@ def test_values_of_a_draft_are_compared_too() -> None:
         ),
         (["-dcp", "3"], "-dcp (3) needs to divide tensorParallelSize (4)"),
         (["--gpu-memory-utilization=90"], "needs a part of the memory: above 0, and 1 at most"),
+        (["--lora-modules", "a=/a"], "--lora-modules needs --enable-lora: add that"),
+        (["--enable-lora", "--lora-modules=a=/a", "--no-enable-lora"], "needs --enable-lora"),
+        (
+            ["--enable-lora", "--max-loras=4", "--max-cpu-loras", "2"],
+            "--max-cpu-loras (2) needs to be --max-loras (4) or more",
+        ),
     ],
     ids=str,
 )
@@ -230,6 +236,12 @@ def test_options_that_do_not_go_together_are_told(args: list[str], words: str) -
     [
         [AUTO, "--tool-call-parser=hermes"],
         [AUTO, "--no-enable-auto-tool-choice"],
+        ["--lora-modules", "a=/a", "--enable-lora"],
+        ["--lora-modules", "a=/a", "--no-enable-lora", "--enable-lora"],
+        ["--enable-lora", "--max-loras=4", "--max-cpu-loras=4"],
+        ["--enable-lora", "--max-loras=4", "--max-cpu-loras=0"],
+        ["--enable-lora", "--max-loras=4"],
+        ["--max-loras=4", "--max-cpu-loras=2"],
         ["--enable-log-outputs", "--enable-log-requests"],
         ["--enable-eplb", "-ep"],
         ["--enable-per-request-metrics"],
@@ -313,3 +325,17 @@ def test_an_option_of_older_pages_has_a_field(option: str, field: str) -> None:
     (problem,) = errors(resource({"engine.args": [option]}))
     assert problem.rule == "option-names"
     assert problem.message.endswith(f"would not start: set spec.{field} instead.")
+
+
+@pytest.mark.parametrize("method", ["ngram", "ngram_gpu"])
+def test_words_that_are_looked_up_have_bounds_in_order(method: str) -> None:
+    def found(least: str, most: str, **changes: Any) -> list[str]:
+        options = {"prompt_lookup_min": least, "prompt_lookup_max": most}
+        draft = {"draft.method": method, "draft.id": None, "draft.options": options}
+        return [each.message for each in errors(resource({**draft, **changes}))]
+
+    assert found("4", "2") == [
+        "vLLM stops at start where it (2) is below prompt_lookup_min (4): raise it, or lower that."
+    ]
+    assert found("2", "2") == []
+    assert found("4", "2", **{"speculation.drafting": "Disabled"}) == []
