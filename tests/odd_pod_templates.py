@@ -399,6 +399,11 @@ RESOURCES: Final[Mapping[str, Odd]] = {
         refused=f"{AT}.resources.limits.amd.com/gpu: spec.nodePool.accelerator asks for {GPU}, and "
         "no node has both: name the AMD accelerator there",
     ),
+    "a part of a GPU": Odd(
+        engine(resources={"limits": {"nvidia.com/mig-1g.18gb": 1}}),
+        pod={(*VLLM, "resources", "limits"): {GPU: "4", "nvidia.com/mig-1g.18gb": "1"}},
+        doubt=f"{AT}.resources.limits.nvidia.com/mig-1g.18gb: the pod waits for a node that has it",
+    ),
     "the same GPUs": Odd(
         engine(resources={"limits": {GPU: 4}, "requests": {GPU: 4}}),
         pod={(*VLLM, "resources"): {"limits": {GPU: "4"}, "requests": {GPU: "4"}}},

@@ -32,6 +32,7 @@ ROCM_BACKENDS: Final = (
 )
 """Attention backends that vLLM chooses among by itself (`_get_backend_priorities`), but for those
 of a KV cache of their own."""
+_PARTS_OF_GPUS: Final = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES: Final = "hugepages-"
 _LABEL: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -135,14 +136,12 @@ def _bad_quantity(name: str, quantity: JsonValue) -> str:
 def _request_problem(name: str, request: JsonValue, limit: JsonValue) -> str:
     """What is wrong with a request, compared with its limit; empty: nothing."""
     shared = "/" not in name and not _is_huge_page(name)
+    if limit is None and shared:
+        return ""
     if limit is None:
-        return (
-            ""
-            if shared
-            else (f"Kubernetes refuses a request for {name} without a limit: set limits.{name}.")
-        )
+        return f"Kubernetes refuses a request for {name} without a limit: set limits.{name}."
     asked, most = amount_of(request), amount_of(limit)
-    if asked is None or most is None or asked == most:
+    if asked is None or most is None or asked == most or (shared and asked < most):
         return ""
     if not shared:
         return (
@@ -150,12 +149,8 @@ def _request_problem(name: str, request: JsonValue, limit: JsonValue) -> str:
             f"requests.{name}."
         )
     return (
-        ""
-        if asked < most
-        else (
-            f"the request, {request}, is above the limit, {limit}, which Kubernetes refuses: "
-            f"lower it, or raise limits.{name}."
-        )
+        f"the request, {request}, is above the limit, {limit}, which Kubernetes refuses: lower it, "
+        f"or raise limits.{name}."
     )
 
 
@@ -223,7 +218,10 @@ def gpus_sentence(needed: object) -> str:
 
 
 def foreign_gpu_problems(asked: Collection[str], ours: str, field: str) -> Iterator[Problem]:
-    """GPUs of another vendor beside those that the accelerator has: no node offers both.
+    """GPUs of another vendor, or parts of GPUs, beside those that the accelerator has.
+
+    Of what two of them let a container see, the kubelet keeps one (`deviceRunContainerOptions` in
+    pkg/kubelet/cm/devicemanager/pod_devices.go).
 
     Args:
         asked: names of the resources.
@@ -237,6 +235,12 @@ def foreign_gpu_problems(asked: Collection[str], ours: str, field: str) -> Itera
                 message=f"spec.nodePool.accelerator asks for {ours}, and no node has both: name "
                 f"the {vendor.name} accelerator there, and leave this out.",
             )
+    for name in sorted(each for each in asked if each.startswith(_PARTS_OF_GPUS)):
+        yield warning(
+            f"{field}.{name}",
+            f"the pod waits for a node that has it next to {ours}, and the engine then sees what "
+            "one of the two gives it: leave it out. Engines have whole GPUs.",
+        )
 
 
 def gpu_warnings(candidate: Candidate) -> Iterator[Problem]:

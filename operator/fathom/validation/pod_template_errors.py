@@ -138,7 +138,7 @@ def pod_template_errors(candidate: Candidate) -> Iterator[Problem]:
     for role in Role:
         refused = tuple(_problems(candidate.resource, role))
         yield from refused
-        if refused:
+        if any(each.severity is Severity.ERROR for each in refused):
             return
 
 

@@ -1,4 +1,4 @@
-"""What a user has to see to where the GPUs are AMD's."""
+"""What a user has to see to about GPUs: AMD's, and parts of one."""
 
 from typing import Any
 
@@ -94,3 +94,25 @@ def test_gpus_by_a_claim_are_not_taken_for_another_number() -> None:
     assert claimed.message.startswith("claims for GPUs (resourceClaims) are not supported yet: ")
     (other,) = errors(resource(none))
     assert other.message.startswith("a pod of this spec gets 4: ")
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/mig-1g.18gb", "nvidia.com/gpu.shared"])
+def test_parts_of_gpus_are_not_asked_for_next_to_whole_ones(name: str) -> None:
+    (said,) = doubts({"engine.resources": {"limits": {name: "1"}}})
+
+    assert said.startswith(f"spec.engine.resources.limits.{name}: the pod waits for a node that")
+    assert doubts({"engine.resources": {"limits": {"rdma/ib": "1"}}}) == []
+
+
+def test_the_template_of_workers_is_judged_where_the_other_is_only_doubted() -> None:
+    container = {"name": "vllm", "resources": {"limits": {"nvidia.com/mig-1g.18gb": 1}}}
+    found = errors(
+        resource(
+            {
+                "engine.tensorParallelSize": 8,
+                "podTemplate": {"spec": {"containers": [container]}},
+                "workerTemplate": {"spec": {"restartPolicy": "Never"}},
+            }
+        )
+    )
+    assert [each.field for each in found] == ["spec.workerTemplate.spec.restartPolicy"]
