@@ -12,7 +12,7 @@ from fathom.page.history import charts_of
 from fathom.page.rendering import message_page, overview_page, resource_page
 from fathom.page.resource_view import resource_view
 from fathom.page.subject import MOST_ROWS, overview_of
-from fathom.replay.report import recorded_page
+from fathom.replay.command import recorded_page
 from support.browser import SCHEMES, barriers, chromium, opened
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, resource

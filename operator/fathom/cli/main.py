@@ -42,7 +42,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "retry": "fathom.cli.rollout:retry_app",
         "rollout": "fathom.cli.rollout",
         "replay": "fathom.replay.command",
-        "report": "fathom.replay.report",
+        "report": "fathom.replay.command:report_app",
         "run": "fathom.runtime.main",
         "bench": "fathom.bench.command",
         "local": "local_cluster.cli",
