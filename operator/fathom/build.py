@@ -14,10 +14,10 @@ BUILD_VARIABLE: Final = "FATHOM_BUILD"
 _PATIENCE_S: Final = 5.0
 
 
-def version_and_build(
+def build_name(
     environment: Mapping[str, str] = os.environ, checkout: Path = Path(__file__).parents[2]
 ) -> str:
-    """Such as `0.1.0 (build 3f2a9c1d8b7e)`; the version alone where nothing tells the build.
+    """Such as `3f2a9c1d8b7e`; empty where nothing tells.
 
     Asks git for at most five seconds.
 
@@ -25,7 +25,16 @@ def version_and_build(
         environment: the process's.
         checkout: where the sources lie, if this is a checkout.
     """
-    build = environment.get(BUILD_VARIABLE, "") or _of_checkout(checkout)
+    return environment.get(BUILD_VARIABLE, "") or _of_checkout(checkout)
+
+
+def version_and_build(build: str | None = None) -> str:
+    """Such as `0.1.0 (build 3f2a9c1d8b7e)`; the version alone where nothing tells the build.
+
+    Args:
+        build: its name, empty: not known; None: ask, as `build_name` does.
+    """
+    build = build_name() if build is None else build
     return f"{__version__} (build {build})" if build else __version__
 
 

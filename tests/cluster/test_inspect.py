@@ -13,9 +13,11 @@ import pytest
 import yaml
 
 from fathom.api import names
+from fathom.engine.plugin import plugin_bundle
 from fathom.measurement.bench_result import RESULT_KEY, DepthBench
+from local_cluster.kube import Object
 from support.help_examples import examples
-from support.local_cluster import TestNamespace
+from support.local_cluster import TestNamespace, shell_pod
 from support.operated import SPEC, Resource
 from support.operator_process import install_crd
 from support.waiting import guarded
@@ -49,11 +51,32 @@ async def resource(namespace: TestNamespace) -> Resource:
     return resource
 
 
-async def fathom(namespace: TestNamespace, *arguments: str) -> tuple[int, str, str]:
+async def of_account(namespace: TestNamespace, folder: Path) -> Path:
+    """A kubeconfig of the ServiceAccount `anyone`."""
+    account = namespace.path("ServiceAccount", "anyone")
+    asked = await namespace.api.request("POST", f"{account}/token", body={"spec": {}})
+    config = yaml.safe_load(namespace.cluster.kubeconfig.read_text(encoding="utf-8"))
+    config["users"][0]["user"] = {"token": asked["status"]["token"]}
+    kubeconfig = folder / "anyone.kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return kubeconfig
+
+
+def pod_with_plugin(name: str, content: str) -> Object:
+    """One that is of a SpeculativeDeployment, and waits for ever for its volume."""
+    volume = {"name": "fathom-plugin", "configMap": {"name": f"sd-plugin-{content}"}}
+    pod = shell_pod(name, "sleep 600", volumes=[volume])
+    pod["metadata"]["labels"] = {names.LABEL_NAME: "sd", names.LABEL_ROLE: names.ROLE_LEADER}
+    return pod
+
+
+async def fathom(
+    namespace: TestNamespace, *arguments: str, kubeconfig: Path | None = None
+) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
         FATHOM,
         *arguments,
-        f"--kubeconfig={namespace.cluster.kubeconfig}",
+        f"--kubeconfig={kubeconfig or namespace.cluster.kubeconfig}",
         env={**os.environ, **COLUMNS},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -159,6 +182,47 @@ async def test_what_is_offered_is_asked_for(namespace: TestNamespace, resource: 
     assert found["metadata"]["annotations"] == {"fathom.dev/rollout": "bbbbbbbb"}
 
 
+async def test_version_says_what_runs_and_what_may_not_be_seen(
+    namespace: TestNamespace, tmp_path: Path
+) -> None:
+    ours = plugin_bundle().content
+    labels = {"app.kubernetes.io/name": "fathom", "app.kubernetes.io/version": "0.0.9"}
+    await namespace.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "its-operator", "labels": labels},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "operator", "image": "r/fathom:0.0.9"}]},
+                },
+            },
+        },
+        *(pod_with_plugin(name, content) for name, content in (("a", ours), ("b", "0" * 12))),
+        {"kind": "ServiceAccount", "metadata": {"name": "anyone"}},
+    )
+
+    at = ("version", "-n", namespace.name)
+    code, out, err = await fathom(namespace, *at)
+    refused = await fathom(namespace, *at, kubeconfig=await of_account(namespace, tmp_path))
+
+    assert (code, err) == (0, "")
+    first, *lines = out.splitlines()
+    operator = f"0.0.9, {namespace.name}/its-operator, 0 of 0 replicas ready, image r/fathom:0.0.9"
+    assert f"operator  {operator}" in lines
+    assert "plugins   1 pod as this client, 1 pod another" in lines
+    assert [line.split()[2:] for line in lines[-2:]] == [
+        ["a", ours, "as", "this", "client"],
+        ["b", "0" * 12, "another"],
+    ]
+    assert refused[:2] == (0, f"{first}\n")
+    assert "The operators are not known. The API server does not let you do this" in refused[2]
+    assert "The plugins in the pods are not known. The API server does not let you" in refused[2]
+
+
 async def test_names_are_completed(namespace: TestNamespace, resource: Resource) -> None:
     words = ("status", f"--kubeconfig={namespace.cluster.kubeconfig}", "-n", namespace.name, "s")
     process = await asyncio.create_subprocess_exec(
@@ -225,7 +289,7 @@ async def test_ctrl_c_ends_watching_without_a_word(
     assert (process.returncode, err) == (0, b"")
 
 
-@pytest.mark.parametrize("command", ["status", "top", "history", "explain"])
+@pytest.mark.parametrize("command", ["status", "top", "history", "explain", "version"])
 async def test_a_document_is_as_its_published_schema_says(
     namespace: TestNamespace, resource: Resource, command: str
 ) -> None:

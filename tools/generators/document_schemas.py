@@ -11,6 +11,7 @@ from fathom.cli.explanation_document import ExplanationReport
 from fathom.cli.history import HistoryList
 from fathom.cli.status import StatusList
 from fathom.cli.top import TopList
+from fathom.cli.version import VersionReport
 
 DOCUMENTS: Final[tuple[type[Document], ...]] = (
     CheckList,
@@ -18,6 +19,7 @@ DOCUMENTS: Final[tuple[type[Document], ...]] = (
     HistoryList,
     StatusList,
     TopList,
+    VersionReport,
 )
 """Every kind, one for each command."""
 

@@ -37,6 +37,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "explain": "fathom.cli.explain",
         "advise": "fathom.cli.explain:advise_app",
         "history": "fathom.cli.history",
+        "version": "fathom.cli.version",
         "pause": "fathom.cli.rollout:pause_app",
         "resume": "fathom.cli.rollout:resume_app",
         "retry": "fathom.cli.rollout:retry_app",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fathom import __version__
-from fathom.build import BUILD_VARIABLE, version_and_build
+from fathom.build import BUILD_VARIABLE, build_name, version_and_build
 
 
 @pytest.fixture
@@ -20,18 +20,23 @@ def checkout(tmp_path: Path) -> Path:
 def test_a_checkout_has_a_build(checkout: Path) -> None:
     head = subprocess.check_output(["git", "-C", str(checkout), "rev-parse", "HEAD"], text=True)
 
-    assert version_and_build({}, checkout) == f"{__version__} (build {head[:12]})"
+    assert build_name({}, checkout) == head[:12]
 
 
 def test_what_is_installed_from_a_wheel_has_none(tmp_path: Path) -> None:
-    assert version_and_build({}, tmp_path) == __version__
+    assert build_name({}, tmp_path) == ""
 
 
 def test_the_image_says_first(checkout: Path) -> None:
-    assert version_and_build({BUILD_VARIABLE: "abc"}, checkout) == f"{__version__} (build abc)"
+    assert build_name({BUILD_VARIABLE: "abc"}, checkout) == "abc"
 
 
 def test_a_folder_that_git_does_not_take_has_none(tmp_path: Path) -> None:
     (tmp_path / ".git").write_text("junk")
 
-    assert version_and_build({}, tmp_path) == __version__
+    assert build_name({}, tmp_path) == ""
+
+
+def test_the_build_follows_the_version_where_it_is_known() -> None:
+    assert version_and_build("abc") == f"{__version__} (build abc)"
+    assert version_and_build("") == __version__
