@@ -27,8 +27,7 @@ from fathom.runtime.handlers import sweep
 from fathom.runtime.informer import informed
 from fathom.runtime.leadership import LeadershipLostError, Tenure, lead
 from fathom.runtime.loop_registry import Loops
-from fathom.runtime.measurement_sources import MetricsSources
-from fathom.runtime.ports import World
+from fathom.runtime.ports import MetricsSources, World
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.tuner import decide
 from storms.hub import Hub

@@ -41,8 +41,7 @@ from fathom.reconcile.writes import Build
 from fathom.resource import SpeculativeDeployment
 from fathom.runtime.caches import ReadOnce
 from fathom.runtime.gather import Doubt, read_metrics, read_objects
-from fathom.runtime.measurement_sources import look_at_fetch
-from fathom.runtime.ports import SHORTEST_SLEEP_S, Pace, World
+from fathom.runtime.ports import SHORTEST_SLEEP_S, Pace, World, look_at_fetch
 from fathom.runtime.quality_check import QualityChecker
 from fathom.runtime.reporter import Performer, Reporter
 from fathom.runtime.writer import Writer

@@ -34,10 +34,9 @@ from fathom.runtime.handlers import watch
 from fathom.runtime.informer import informed
 from fathom.runtime.leadership import LeadershipLostError, Tenure, lead_from_a_thread
 from fathom.runtime.loop_registry import Loops
-from fathom.runtime.measurement_sources import MetricsSources
 from fathom.runtime.options import LogFormat, RunOptions, configure_logs
 from fathom.runtime.page_server import Pages, serve_page
-from fathom.runtime.ports import World
+from fathom.runtime.ports import MetricsSources, World
 from fathom.runtime.process_limits import (
     make_room_for_connections,
     make_room_for_deep_json,

@@ -1,24 +1,44 @@
-"""What a loop is given: the world, behind protocols."""
+"""What a loop is given: the world, behind protocols, and who reads what pods show."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
-from fathom.adapters.ports import Clock, CompletionsPort, FetchPort, KubePort, MetricsPort
+import aiohttp
+
+from fathom.adapters.http import Room
+from fathom.adapters.pod_metrics import PodMetrics
+from fathom.adapters.ports import (
+    Clock,
+    CompletionsPort,
+    FetchPort,
+    KubePort,
+    MetricsPort,
+    PodEndpoint,
+    choose,
+)
+from fathom.adapters.prometheus_metrics import ROOM_BYTES, PrometheusMetrics
+from fathom.api.choices import MetricsSource
 from fathom.api.spec import MetricsSpec
 from fathom.cluster.kinds import ServedApis
 from fathom.cluster.observed import ObservedNode
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.cluster.snapshot import Objects
 from fathom.engine.plugin import PluginBundle
-from fathom.fetch.state import FetchProgram
+from fathom.fetch.progress import FetchProgress
+from fathom.fetch.state import FetchProgram, FetchStanding
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.page.subject import ShownResources
-from fathom.reconcile.step import (
-    Decide,
-)
+from fathom.reconcile.fetching import FetchFindings, asks_a_pod, fetch_findings
+from fathom.reconcile.step import Decide
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
+from fathom_fetch.metrics import PORT
 
 LookUp = Callable[[ModelRef, Callable[[], None]], Awaitable[ModelFacts]]
+_Where = tuple[str, frozenset[tuple[str, str]]]
+"""URL and labels."""
 SHORTEST_SLEEP_S: Final = 1.0
 """Between two passes, whatever happens: a resource that is edited, or whose pods move, many times a
 second is worth a look a second."""
@@ -61,3 +81,64 @@ class Pace:
 
 
 PACE: Final = Pace()
+
+
+class MetricsSources:
+    """One reader for each place where measurements come from, shared by all loops.
+
+    It opens one when a spec asks for it; one that nobody uses any more is gone.
+    """
+
+    def __init__(
+        self, pods: aiohttp.ClientSession, prometheus: aiohttp.ClientSession, clock: Clock
+    ) -> None:
+        """Borrow sessions; the caller closes them.
+
+        Args:
+            pods: to read the pods' own pages with.
+            prometheus: to ask every Prometheus with; another one, since who may name a URL must
+                not use up the connections that pods are read with.
+            clock: stamps what pods show.
+        """
+        self._pods = PodMetrics(pods, clock)
+        self._session = prometheus
+        self._room = Room(ROOM_BYTES)
+        self._prometheus: WeakValueDictionary[_Where, PrometheusMetrics] = WeakValueDictionary()
+
+    def of(self, spec: MetricsSpec) -> MetricsPort:
+        """The reader that a spec's `metrics` asks for."""
+        if choose(spec) is MetricsSource.PODS:
+            return self._pods
+        url = spec.prometheus_url.rstrip("/")
+        labels = spec.prometheus_labels
+        where = (url, frozenset(labels.items()))
+        reader = self._prometheus.get(where)
+        if reader is None:
+            reader = PrometheusMetrics(self._session, url, room=self._room, labels=labels)
+            self._prometheus[where] = reader
+        return reader
+
+
+async def look_at_fetch(
+    port: FetchPort, standing: FetchStanding, objects: Objects, seen: FetchProgress
+) -> FetchFindings:
+    """See how far a fetch is; at rest it asks nobody.
+
+    Args:
+        port: reads a pod that fetches.
+        standing: where the fetch stands.
+        objects: what the cluster holds.
+        seen: what earlier passes saw of it.
+    """
+    endpoint = _endpoint(standing.pod) if asks_a_pod(standing) else None
+    look = await port.look(endpoint) if endpoint else None
+    seen = seen if look is None else seen.after(look)
+    return fetch_findings(standing, objects, seen, answered=look is not None)
+
+
+def _endpoint(pod: ObservedPod | None) -> PodEndpoint | None:
+    if pod is None or not pod.ready or not pod.status.pod_ip:
+        return None
+    return PodEndpoint(
+        namespace=pod.metadata.namespace, pod=pod.name, ip=pod.status.pod_ip, port=PORT
+    )

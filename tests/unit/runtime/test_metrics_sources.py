@@ -5,7 +5,7 @@ from typing import Any
 from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.prometheus_metrics import PrometheusMetrics
 from fathom.api.spec import MetricsSpec
-from fathom.runtime.measurement_sources import MetricsSources
+from fathom.runtime.ports import MetricsSources
 from support.loop_harness import ManualClock
 
 
