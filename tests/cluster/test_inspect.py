@@ -1,6 +1,7 @@
 """The commands that ask a cluster against a real API server, as their users run them."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -15,12 +16,15 @@ import yaml
 from fathom.api import names
 from fathom.engine.plugin import plugin_bundle
 from fathom.measurement.bench_result import RESULT_KEY, DepthBench
+from fathom.measurement.counters import PodCounters
+from fathom.replay.recording import looks_in
 from local_cluster.kube import Object
+from support.engine_page import FakeEngine
 from support.help_examples import examples
 from support.local_cluster import TestNamespace, shell_pod
 from support.operated import SPEC, Resource
 from support.operator_process import install_crd
-from support.waiting import guarded
+from support.waiting import guarded, until
 from unit.tuning.plant import EASY, Fleet
 
 pytestmark = pytest.mark.cluster
@@ -223,6 +227,104 @@ async def test_version_says_what_runs_and_what_may_not_be_seen(
     assert "The plugins in the pods are not known. The API server does not let you" in refused[2]
 
 
+SHOWING = {
+    "ports": [{"name": "http", "containerPort": 8000}],
+    "readinessProbe": {"httpGet": {"path": "/metrics", "port": "http"}, "periodSeconds": 1},
+}
+
+
+def pod_with_page(name: str) -> Object:
+    """One that serves what an engine shows on /metrics."""
+    page = base64.b64encode(FakeEngine().page().encode()).decode()
+    script = f"cd /srv; echo {page} | base64 -d > metrics; exec python3 -m http.server 8000"
+    pod = shell_pod(name, script, container=SHOWING)
+    pod["metadata"]["labels"] = {names.LABEL_NAME: "sd", names.LABEL_ROLE: names.ROLE_LEADER}
+    return pod
+
+
+async def test_what_record_wrote_is_replayed(
+    namespace: TestNamespace, resource: Resource, tmp_path: Path
+) -> None:
+    file = tmp_path / "sd.jsonl.gz"
+    asked = ("record", resource.name, "-n", namespace.name, "-o", str(file))
+    await namespace.create(pod_with_page("a"), pod_with_page("b"))
+    await namespace.wait_ready("a", "b")
+
+    recorded = await fathom(namespace, *asked, "--for", "1s")
+    kept = await fathom(namespace, *asked, "--for", "1s")
+    again = await fathom(namespace, *asked, "--for", "1s", "--force")
+    full = await fathom(namespace, *asked, "--force", "-o", "/dev/full")
+
+    assert recorded[0] == again[0] == 0
+    assert recorded[1].startswith(f"Written: {file} (2 pods, 2 lines, ")
+    assert recorded[2] == again[2] == ""
+    assert kept[0] == 2
+    assert f"{file} exists: name another one by -o, or overwrite it by --force." in kept[2]
+    assert full == (2, "", "/dev/full: cannot be written: No space left on device.\n")
+    with file.open("rb") as stream:
+        looks = list(looks_in(stream, file.name))
+    assert {each.pod for each in looks if isinstance(each, PodCounters)} == {"a", "b"}
+    assert all(isinstance(each, PodCounters) and FakeEngine().is_shown_by(each) for each in looks)
+
+
+async def test_record_names_the_right_that_is_lacking(
+    namespace: TestNamespace, resource: Resource, tmp_path: Path
+) -> None:
+    file = tmp_path / "sd.jsonl"
+    role = "rbac.authorization.k8s.io"
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": [names.GROUP], "resources": [names.PLURAL], "verbs": ["get"]},
+    ]
+    await namespace.create(
+        {"kind": "ServiceAccount", "metadata": {"name": "anyone"}},
+        {"kind": "Role", "metadata": {"name": "reader"}, "rules": rules},
+        {
+            "kind": "RoleBinding",
+            "metadata": {"name": "reader"},
+            "roleRef": {"apiGroup": role, "kind": "Role", "name": "reader"},
+            "subjects": [{"kind": "ServiceAccount", "name": "anyone"}],
+        },
+        pod_with_page("a"),
+    )
+    await namespace.wait_ready("a")
+
+    asked = ("record", resource.name, "-n", namespace.name, "-o", str(file))
+    kubeconfig = await of_account(namespace, tmp_path)
+    code, out, err = await fathom(namespace, *asked, kubeconfig=kubeconfig)
+
+    assert (code, out) == (2, "")
+    assert "it takes the right to `get` `pods/proxy` in namespace" in err
+    assert not file.exists()
+
+
+async def test_ctrl_c_ends_a_recording_and_keeps_it(
+    namespace: TestNamespace, resource: Resource, tmp_path: Path
+) -> None:
+    file = tmp_path / "sd.jsonl"
+    await namespace.create(pod_with_page("a"))
+    await namespace.wait_ready("a")
+    process = await asyncio.create_subprocess_exec(
+        *("env", "--default-signal=INT", FATHOM),
+        *("record", resource.name, "-n", namespace.name, "-o", str(file)),
+        f"--kubeconfig={namespace.cluster.kubeconfig}",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+    async def has_a_line() -> bool:
+        return file.exists() and file.stat().st_size > 0
+
+    await until(has_a_line, "the first line is written")
+    process.send_signal(signal.SIGINT)
+    async with guarded("it ends"):
+        out, err = await process.communicate()
+
+    assert (process.returncode, err) == (0, b"")
+    assert out.decode().startswith(f"Written: {file} (1 pod, 1 line, ")
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 1
+
+
 async def test_names_are_completed(namespace: TestNamespace, resource: Resource) -> None:
     words = ("status", f"--kubeconfig={namespace.cluster.kubeconfig}", "-n", namespace.name, "s")
     process = await asyncio.create_subprocess_exec(
@@ -242,11 +344,12 @@ async def test_what_is_not_there_is_told(namespace: TestNamespace) -> None:
 
     explained = await fathom(namespace, "explain", "none", "-n", namespace.name)
     report = await fathom(namespace, "report", "none", "-n", namespace.name)
+    record = await fathom(namespace, "record", "none", "-n", namespace.name)
     top = await fathom(namespace, "top", "-n", namespace.name)
     elsewhere = await fathom(namespace, "top", "--context", "elsewhere")
 
     assert explained == (2, "", f"There is no SpeculativeDeployment {namespace.name}/none.\n")
-    assert report == explained
+    assert report == record == explained
     assert top == (0, f"There is no SpeculativeDeployment in namespace {namespace.name}.\n", "")
     assert elsewhere[0] == 2
     assert "there is no context 'elsewhere'" in elsewhere[2]

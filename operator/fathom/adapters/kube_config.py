@@ -5,9 +5,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from aiohttp import TraceConfig, TraceRequestRedirectParams
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from yaml import YAMLError
+
+from fathom.adapters.http import BadAnswerError, refusal
 
 IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _OWN_NAMESPACE: Final = IN_CLUSTER.with_name("namespace")
@@ -114,6 +117,23 @@ def _file(kubeconfig: Path | None) -> str | None:
     return os.environ.get("KUBECONFIG") or (default if Path(default).exists() else None)
 
 
-def client(configuration: Configuration) -> ApiClient:
-    """An API client of its own; nothing global. The caller closes it."""
+def client(configuration: Configuration, *, redirected: bool = True) -> ApiClient:
+    """An API client of its own; nothing global. The caller closes it.
+
+    Args:
+        configuration: of the API server.
+        redirected: whether it follows redirects: not where pods answer through the API server, as
+            one could lead to any server that this machine reaches.
+    """
+    if not redirected:
+        staying = TraceConfig()
+        staying.on_request_redirect.append(_refuse_redirect)
+        configuration.client_session_kwargs = {
+            **(configuration.client_session_kwargs or {}),
+            "trace_configs": [staying],
+        }
     return ApiClient(configuration)
+
+
+async def _refuse_redirect(_: object, __: object, redirect: TraceRequestRedirectParams) -> None:
+    raise BadAnswerError(refusal(redirect.response.status))

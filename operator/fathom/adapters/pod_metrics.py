@@ -1,8 +1,12 @@
 import asyncio
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Final
+from urllib.parse import quote
 
 import aiohttp
+from kubernetes.aio.client import ApiClient
+from kubernetes.aio.client.exceptions import ApiException
 from prometheus_client.parser import text_string_to_metric_families
 
 from fathom.adapters.http import (
@@ -10,9 +14,14 @@ from fathom.adapters.http import (
     NoAnswerError,
     NoTurnError,
     Room,
+    TooLargeError,
+    cause_of,
+    first_bytes,
+    refusal,
     turn,
     whole_answer,
 )
+from fathom.adapters.kube_answers import decoded
 from fathom.adapters.metrics_page import PageReader, Remembered
 from fathom.adapters.ports import Clock, PodEndpoint, Sample
 from fathom.adapters.series import NotAnEngine
@@ -162,6 +171,81 @@ class PodMetrics:
             raise
         self._silent.forget(key)
         return page
+
+
+class ForbiddenPageError(BadAnswerError):
+    """Whoever asks lacks the right to read a pod through the API server."""
+
+
+class ProxiedPages:
+    """Reads each pod's own /metrics through the API server, with the rights of whoever asks.
+
+    So it is read from where no pod's address can be reached, as by `kubectl get --raw`.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        largest_page_bytes: int = LARGEST_PAGE_BYTES,
+    ) -> None:
+        """Borrow a client; the caller closes it.
+
+        Args:
+            api: of the API server.
+            timeout_s: seconds one pod may take in all.
+            largest_page_bytes: of a page that is read.
+        """
+        self._api = api
+        self._timeout_s = timeout_s
+        self._largest_page_bytes = largest_page_bytes
+
+    async def page(self, pod: PodEndpoint) -> str:
+        """What a pod shows. Idempotent.
+
+        Raises:
+            ForbiddenPageError: the API server does not let whoever asks read it.
+            BadAnswerError: there is no such page.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                status, body = await self._answer(pod)
+        except TimeoutError as error:
+            raise NoAnswerError(f"no answer within {self._timeout_s:g} s") from error
+        except (aiohttp.ClientError, ApiException, OSError, ValueError) as error:
+            raise BadAnswerError(cause_of(error)) from error
+        if status == HTTPStatus.FORBIDDEN and _is_of_api_server(body):
+            raise ForbiddenPageError(
+                "the API server does not let you: it takes the right to `get` `pods/proxy` in "
+                f"namespace {pod.namespace}"
+            )
+        if status != HTTPStatus.OK:
+            raise BadAnswerError(refusal(status))
+        if len(body) > self._largest_page_bytes:
+            raise TooLargeError(f"its answer is larger than {self._largest_page_bytes} bytes")
+        return body.decode(errors="replace")
+
+    async def _answer(self, pod: PodEndpoint) -> tuple[int, bytes]:
+        """Status and body, the latter one byte longer than may be where it is too long."""
+        place = f"namespaces/{quote(pod.namespace)}/pods/{quote(pod.pod)}:{pod.port}"
+        request = await self._api.param_serialize(
+            "GET",
+            f"/api/v1/{place}/proxy/metrics",
+            header_params={"Accept-Encoding": "identity"},
+            auth_settings=["BearerToken"],
+        )
+        response: aiohttp.ClientResponse = (await self._api.call_api(*request)).response
+        try:
+            return response.status, await first_bytes(response, self._largest_page_bytes + 1)
+        finally:
+            response.close()
+
+
+def _is_of_api_server(body: bytes) -> bool:
+    """Whether the API server refused, and not the pod behind it."""
+    told = decoded(body)
+    return isinstance(told, dict) and told.get("kind") == "Status"
 
 
 class FetchMetrics:

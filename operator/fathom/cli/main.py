@@ -1,7 +1,7 @@
 """The `fathom` command.
 
 Exit codes: 0, all is well; 1, what was asked for was found, and is not well (`status`, `bench`,
-`check --live`); 2, something was refused, and stderr says what and where.
+`check --live`, `record`); 2, something was refused, and stderr says what and where.
 """
 
 import importlib
@@ -42,6 +42,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "resume": "fathom.cli.rollout:resume_app",
         "retry": "fathom.cli.rollout:retry_app",
         "rollout": "fathom.cli.rollout",
+        "record": "fathom.replay.record",
         "replay": "fathom.replay.command",
         "report": "fathom.replay.command:report_app",
         "run": "fathom.runtime.main",

@@ -8,10 +8,12 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Final, NoReturn, TypeVar
 
+import durationpy
 import typer
 from pydantic import JsonValue
 from rich.console import Console, Group, RenderableType
@@ -105,6 +107,21 @@ AllNamespaces = Annotated[
 Watch = Annotated[
     bool, typer.Option("-w", "--watch", help="Refresh every 2 seconds, until Ctrl-C.")
 ]
+
+
+def duration(text: str) -> timedelta:
+    """The value of an option, such as `30s`, `10m` or `7d`.
+
+    Raises:
+        typer.BadParameter: it is none, or not longer than nothing.
+    """
+    try:
+        length: timedelta = durationpy.from_str(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a duration such as 30s, 24h or 7d.") from error
+    if length <= timedelta():
+        raise typer.BadParameter(f"{text!r} is not longer than nothing.")
+    return length
 
 
 @contextmanager

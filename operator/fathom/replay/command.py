@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
-import durationpy
 import typer
 from pydantic import JsonValue, TypeAdapter
 from rich.console import Console
@@ -16,7 +15,15 @@ from fathom.adapters.ports import KubePort, SystemClock
 from fathom.api.choices import Objective
 from fathom.api.names import bad_label_names, pod_labels
 from fathom.cli.cluster import read_bench, read_resource
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace, on_resource, refuse
+from fathom.cli.options import (
+    Context,
+    Kubeconfig,
+    Name,
+    Namespace,
+    duration,
+    on_resource,
+    refuse,
+)
 from fathom.cluster.kinds import ObjectKey
 from fathom.page.rendering import recording_page, resource_page
 from fathom.page.resource_view import resource_view
@@ -40,16 +47,6 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 report_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-def _duration(text: str) -> timedelta:
-    try:
-        length: timedelta = durationpy.from_str(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a duration such as 30s, 24h or 7d.") from error
-    if length <= timedelta():
-        raise typer.BadParameter(f"{text!r} is not longer than nothing.")
-    return length
-
-
 @app.command()
 def replay_command(
     files: Annotated[
@@ -68,10 +65,10 @@ def replay_command(
         ),
     ] = None,
     since: Annotated[
-        timedelta, typer.Option(parser=_duration, metavar="DURATION", help="How far to go back.")
+        timedelta, typer.Option(parser=duration, metavar="DURATION", help="How far to go back.")
     ] = "24h",  # type: ignore[assignment] # typer parses the default too
     step: Annotated[
-        timedelta, typer.Option(parser=_duration, metavar="DURATION", help="Shortest step taken.")
+        timedelta, typer.Option(parser=duration, metavar="DURATION", help="Shortest step taken.")
     ] = "30s",  # type: ignore[assignment] # typer parses the default too
     save: Annotated[
         Path | None, typer.Option(help="Also write what Prometheus had as a recording.")

@@ -2,8 +2,8 @@
 
 `{"at": 1760000000.0, "pod": "kimi-0", "metrics": "<the page that /metrics showed>"}`
 
-A page is kept as it was shown, so a loop around curl can write a recording, and one made today can
-be read by a later version that reads more of it.
+A page is kept as it was shown, so any program can write a recording, and one made today can be
+read by a later version that reads more of it.
 """
 
 import gzip
@@ -73,7 +73,10 @@ def looks_in(stream: BinaryIO, where: str) -> Iterator[PodCounters | BadLine]:
                 else:
                     newest_s = look.at_s
             yield look
-    except (OSError, EOFError, zlib.error) as error:
+    except EOFError:
+        # As of a recorder that was killed while it wrote.
+        yield BadLine(f"{where}: it breaks off in the middle of its last line.")
+    except (OSError, zlib.error) as error:
         raise UnreadableRecordingError(
             f"{where}: it cannot be read to its end: {error}."
         ) from error
@@ -95,22 +98,57 @@ def _look(text: bytes, where: str) -> PodCounters | BadLine:
 class RecordingWriter:
     """Writes a recording; close it."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, replace: bool = True) -> None:
         """Open, and empty, a file.
+
+        Args:
+            file: gzipped if its name ends in .gz.
+            replace: whether there may be one of that name already.
+
+        Raises:
+            FileExistsError: there is one, and it is not to be replaced.
+            OSError: it cannot be written.
+        """
+        self._raw = file.open("wb" if replace else "xb")
+        self._zipped = file.name.endswith(_GZIP_SUFFIX)
+        self._member: gzip.GzipFile | None = None
+
+    def write(self, *, at_s: float, pod: str, points: Iterable[Point]) -> None:
+        """Add one look."""
+        self.write_page(at_s=at_s, pod=pod, page=page_of(points))
+
+    def write_page(self, *, at_s: float, pod: str, page: str) -> None:
+        """Add one look, as the pod's own page.
 
         Raises:
             OSError: it cannot be written.
         """
-        opened = gzip.open if file.name.endswith(_GZIP_SUFFIX) else open
-        self._file = opened(file, "wt", encoding="utf-8")
+        line = {"at": at_s, "pod": pod, "metrics": page}
+        text = (json.dumps(line, separators=(",", ":")) + "\n").encode()
+        if self._zipped and self._member is None:
+            self._member = gzip.GzipFile(fileobj=self._raw, mode="wb")
+        (self._raw if self._member is None else self._member).write(text)
 
-    def write(self, *, at_s: float, pod: str, points: Iterable[Point]) -> None:
-        """Add one look."""
-        line = {"at": at_s, "pod": pod, "metrics": page_of(points)}
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+    def flush(self) -> int:
+        """Keep what was written so far whole, whatever becomes of this process.
+
+        What follows is compressed by itself: gzip's own flush would leave a file without an end.
+
+        Returns:
+            Size of the file in bytes.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self._member is not None:
+            member, self._member = self._member, None
+            member.close()
+        self._raw.flush()
+        return self._raw.tell()
 
     def close(self) -> None:
-        self._file.close()
+        with self._raw:
+            self.flush()
 
 
 def page_of(points: Iterable[Point]) -> str:

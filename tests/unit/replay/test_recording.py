@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fathom.measurement.counters import PodCounters
-from fathom.replay.recording import BadLine, UnreadableRecordingError, looks_in
+from fathom.replay.recording import BadLine, RecordingWriter, UnreadableRecordingError, looks_in
 from support.engine_page import FakeEngine
 from unit.replay.recorded import record, write
 from unit.tuning.plant import Fleet
@@ -84,11 +84,46 @@ def test_a_file_that_is_not_text_has_no_look_in_it() -> None:
     assert bad.message.startswith("a, line 1: it is not {")
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda data: data[:-20], lambda _: b"not gzip", lambda data: data[:30] + b"x" * 9]
-)
+@pytest.mark.parametrize("damage", [lambda _: b"not gzip", lambda data: data[:-8] + bytes(8)])
 def test_damaged_compression_is_refused(damage: Callable[[bytes], bytes]) -> None:
     data = gzip.compress(f"{line()}\n".encode())
 
     with pytest.raises(UnreadableRecordingError, match="it cannot be read to its end"):
         list(looks_in(BytesIO(damage(data)), "a.gz"))
+
+
+def test_what_was_written_before_a_break_is_read() -> None:
+    """As where the recorder was killed while it wrote: each line is compressed by itself."""
+    whole = gzip.compress(f"{line()}\n".encode())
+
+    first, bad = looks_in(BytesIO(whole + whole[:-20]), "a.gz")
+
+    assert isinstance(first, PodCounters)
+    assert bad == BadLine("a.gz: it breaks off in the middle of its last line.")
+
+
+def test_a_flushed_line_needs_nothing_after_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl.gz"
+    writer = RecordingWriter(file)
+    for at_s in (100.0, 130.0):
+        writer.write_page(at_s=at_s, pod="p", page=FakeEngine().page())
+        size = writer.flush()
+
+    looks = read(file)
+
+    assert size == file.stat().st_size
+    assert [each.at_s for each in looks if isinstance(each, PodCounters)] == [100.0, 130.0]
+    writer.close()
+    assert read(file) == looks
+
+
+def test_an_existing_file_is_kept_unless_it_is_to_be_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("kept")
+
+    with pytest.raises(FileExistsError):
+        RecordingWriter(file, replace=False)
+
+    assert file.read_text() == "kept"
+    RecordingWriter(file).close()
+    assert file.read_text() == ""
