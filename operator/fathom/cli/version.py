@@ -23,8 +23,7 @@ from fathom.api import names
 from fathom.build import build_name, version_and_build
 from fathom.cli.cluster import connected
 from fathom.cli.documents import AsOutput, Document, Output, Part, written
-from fathom.cli.options import Context, Kubeconfig, Namespace, kube_sentence
-from fathom.cli.top import print_whole
+from fathom.cli.options import Context, Kubeconfig, Namespace, kube_sentence, print_whole
 from fathom.cluster.kinds import DEPLOYMENT, POD
 from fathom.cluster.manifest import Meta, ObservedModel, absent_as
 from fathom.cluster.observed_pods import ObservedPod

@@ -38,7 +38,7 @@ def test_kubectl_is_told_the_commands_and_that_there_is_nothing_else() -> None:
         *commands
     }
     assert directive == ":4"
-    assert completed("re") == ["render", "resume", "retry", "replay", "report", ":4"]
+    assert completed("re") == ["render", "resume", "retry", "record", "replay", "report", ":4"]
 
 
 def test_commands_are_told_without_importing_them() -> None:
