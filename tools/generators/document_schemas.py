@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from fathom.bench.command import BenchReport
 from fathom.cli.check_report import CheckList
 from fathom.cli.documents import Document
 from fathom.cli.explanation_document import ExplanationReport
@@ -14,6 +15,7 @@ from fathom.cli.top import TopList
 from fathom.cli.version import VersionReport
 
 DOCUMENTS: Final[tuple[type[Document], ...]] = (
+    BenchReport,
     CheckList,
     ExplanationReport,
     HistoryList,

@@ -2,8 +2,7 @@
 
 import asyncio
 import uuid
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 from rich.console import Console
@@ -18,6 +17,7 @@ from fathom.bench.request import SUBSETS, BenchRefusedError, BenchRequest
 from fathom.bench.result import bench_table, found
 from fathom.bench.runner import follow, keep, remove, start, under_way
 from fathom.cli.cluster import connected_for_jobs
+from fathom.cli.documents import AsOutput, Document, Output, written
 from fathom.cli.options import (
     ENDED,
     Context,
@@ -31,7 +31,7 @@ from fathom.cli.options import (
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.cluster.snapshot import status_in
 from fathom.engine.plugin import plugin_bundle
-from fathom.measurement.bench_result import DepthBench
+from fathom.measurement.bench_result import BenchRow, DepthBench
 from fathom.resource import SpeculativeDeployment, known_part, parse
 from fathom.times import rfc3339
 from fathom.validation.candidate import candidate_of
@@ -43,6 +43,25 @@ WIDTH: Final = 120
 _DEFAULTS: Final = BenchRequest()
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class BenchReport(Document):
+    """The document of `-o json`."""
+
+    kind: Literal["BenchReport"] = "BenchReport"
+    namespace: str
+    name: str
+    """Name of the SpeculativeDeployment."""
+    image: str
+    """Image of the engine."""
+    at: str
+    """When it ended."""
+    rows: tuple[BenchRow, ...]
+    """A row for each run that was measured."""
+    failed: int
+    """Requests of all rows that were not answered."""
+    not_measured: tuple[str, ...]
+    """What came to nothing, a sentence each."""
 
 
 @app.command()
@@ -90,6 +109,7 @@ def bench_command(
     watch: Annotated[
         bool, typer.Option("--follow", help="Watch the bench that is under way; start none.")
     ] = False,
+    output: AsOutput = Output.TEXT,
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = None,
@@ -117,9 +137,15 @@ def bench_command(
         )
         with refusing():
             key = ObjectKey(namespace or kube_config.namespace(kubeconfig, context), name)
-            code = asyncio.run(
-                _bench(key, None if watch else request, room_minutes * 60, kubeconfig, context)
-            )
+
+            async def bench() -> int:
+                end_when_told()
+                async with connected_for_jobs(kubeconfig, context) as cluster:
+                    asked = None if watch else request
+                    room_s = room_minutes * 60
+                    return await carried_out(cluster, key, asked, room_s=room_s, output=output)
+
+            code = asyncio.run(bench())
     except BenchRefusedError as error:
         refuse(str(error))
     except asyncio.CancelledError:
@@ -127,12 +153,26 @@ def bench_command(
     raise typer.Exit(code)
 
 
-def shown(bench: DepthBench, console: Console) -> int:
-    """Print a result.
+def report(namespace: str, bench: DepthBench) -> BenchReport:
+    """A bench as a document.
 
-    Returns:
-        Its exit code.
+    Args:
+        namespace: of the resource.
+        bench: what was found.
     """
+    return BenchReport(
+        namespace=namespace,
+        name=bench.name,
+        image=bench.image,
+        at=bench.at,
+        rows=bench.rows,
+        failed=sum(row.failed for row in bench.rows),
+        not_measured=bench.not_measured,
+    )
+
+
+def show(bench: DepthBench, console: Console) -> None:
+    """Print a result for people."""
     if bench.rows:
         console.print(bench_table(bench))
     for row in bench.rows:
@@ -144,43 +184,64 @@ def shown(bench: DepthBench, console: Console) -> int:
             )
     for sentence in bench.not_measured:
         console.print(f"Not measured: {sentence}", markup=False, highlight=False)
+
+
+def exit_code(bench: DepthBench) -> int:
+    """What a result makes of the command."""
     return NOT_ALL if bench.not_measured or any(row.failed for row in bench.rows) else 0
 
 
-async def _bench(
+async def carried_out(
+    cluster: JobCluster,
     key: ObjectKey,
     request: BenchRequest | None,
+    *,
     room_s: float,
-    kubeconfig: Path | None,
-    context: str,
+    output: Output,
 ) -> int:
-    """The exit code; request None: of the one that is under way."""
-    end_when_told()
-    async with connected_for_jobs(kubeconfig, context) as cluster:
-        sd, status = await _resource(cluster, key)
-        if request is None:
-            run = await under_way(cluster, sd)
-        else:
-            require_all_placed(sd, status)
-            run, program, bundle = uuid.uuid4().hex[:8], bench_program(), plugin_bundle()
-            bench = planned(sd, request, bundle)
-            minutes = request.deadline_minutes
-            await start(cluster, sd, bench, run=run, deadline_minutes=minutes, program=program)
-        try:
-            with progress(Console(stderr=True)) as tell:
-                told = await follow(cluster, sd, run=run, room_s=room_s, tell=tell)
-        except BaseException:
-            # Nobody waits for it any longer, and what runs unseen holds GPUs. One that somebody
-            # else began is theirs.
-            if request is not None:
-                typer.echo(await remove(cluster, sd, run), err=True, nl=False)
-            raise
-        found_now = found(sd, told, rfc3339(cluster.clock.now_s()))
-        code = shown(found_now, _console())
-        if found_now.rows:
-            await keep(cluster, sd, found_now)
-        typer.echo(await remove(cluster, sd, run), err=True, nl=False)
-        return code
+    """Bench a resource, or watch a bench, to its end.
+
+    Args:
+        cluster: where.
+        key: of the resource.
+        request: what is asked; None: the bench that is under way is watched.
+        room_s: seconds that its pod may have trouble to start.
+        output: how its result is printed.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        BenchRefusedError: it cannot be measured.
+        KubeError: the cluster cannot be asked.
+    """
+    sd, status = await _resource(cluster, key)
+    if request is None:
+        run = await under_way(cluster, sd)
+    else:
+        require_all_placed(sd, status)
+        run, program, bundle = uuid.uuid4().hex[:8], bench_program(), plugin_bundle()
+        bench = planned(sd, request, bundle)
+        minutes = request.deadline_minutes
+        await start(cluster, sd, bench, run=run, deadline_minutes=minutes, program=program)
+    try:
+        with progress(Console(stderr=True)) as tell:
+            told = await follow(cluster, sd, run=run, room_s=room_s, tell=tell)
+    except BaseException:
+        # Nobody waits for it any longer, and what runs unseen holds GPUs. One that somebody
+        # else began is theirs.
+        if request is not None:
+            typer.echo(await remove(cluster, sd, run), err=True, nl=False)
+        raise
+    found_now = found(sd, told, rfc3339(cluster.clock.now_s()))
+    if output is Output.TEXT:
+        show(found_now, _console())
+    else:
+        typer.echo(written(report(key.namespace, found_now), output))
+    if found_now.rows:
+        await keep(cluster, sd, found_now)
+    typer.echo(await remove(cluster, sd, run), err=True, nl=False)
+    return exit_code(found_now)
 
 
 def _console() -> Console:

@@ -17,7 +17,12 @@ COLUMNS: Final = (
 
 class _Found(BaseModel):
     model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
     )
 
 
@@ -39,7 +44,7 @@ class BenchRow(_Found):
     concurrency: int
     """Requests in flight."""
     depth: int | None
-    """None: an engine without speculation."""
+    """null: an engine without speculation."""
     requests: int
     """That were answered."""
     failed: int
@@ -49,15 +54,16 @@ class BenchRow(_Found):
     tokens_per_second: float
     """Rate of all requests together."""
     tokens_per_second_per_user: float | None
-    """Rate of one request once its first token is there; None: none had a second one."""
+    """Rate of one request once its first token is there; null: none had a second one."""
     first_token_seconds: float
+    """Until the first token, on average."""
     acceptance: AcceptanceLength | None
-    """None: nothing was drafted."""
+    """null: nothing was drafted."""
     over_depth_0: float | None
-    """Tokens per second, over those of depth 0 with the same data and concurrency; None: not
+    """Tokens per second, over those of depth 0 with the same data and concurrency; null: not
     measured."""
     over_true_off: float | None
-    """The same over an engine without speculation."""
+    """The same over an engine without speculation; null: not measured."""
 
 
 class DepthBench(_Found):
