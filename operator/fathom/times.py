@@ -12,8 +12,9 @@ NEVER_S: Final = float("inf")
 _MOST_DOUBLINGS: Final = 10
 """Beyond any longest wait; a number of failures has no end, and a power of two no float."""
 _SHARE: Final = 0.2
-_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
 _YEAR_2100_S: Final = 4.1e9
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
 UnixSeconds = Annotated[float, Field(ge=0, le=_YEAR_2100_S, allow_inf_nan=False)]
 
 
@@ -30,6 +31,17 @@ def unix_seconds(text: str) -> float | None:
         return None
 
 
+def duration(seconds: float) -> str:
+    """How long, in the unit that fits: `40 s`, `6 min`, `1.4 h`, `3 d`."""
+    if seconds < _MINUTE_S:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR_S:
+        return f"{seconds / _MINUTE_S:.0f} min"
+    if seconds < _TWO_DAYS_S:
+        return f"{seconds / _HOUR_S:.1f} h"
+    return f"{seconds / _TWO_DAYS_S * 2:.0f} d"
+
+
 def ago(text: str, now_s: float) -> str:
     """How long ago a time was, such as `12 s ago`; what is no time stays as it is.
 
@@ -38,12 +50,7 @@ def ago(text: str, now_s: float) -> str:
         now_s: Unix seconds; a time that is later was now, as clocks differ.
     """
     at_s = unix_seconds(text)
-    if at_s is None:
-        return text
-    age_s = max(0.0, now_s - at_s)
-    # Two of a unit at least: "90 min ago" says more than "1 h ago".
-    unit_s, unit = next((each for each in _UNITS if age_s >= 2 * each[0]), (1, "s"))
-    return f"{int(age_s / unit_s)} {unit} ago"
+    return text if at_s is None else f"{duration(max(0.0, now_s - at_s))} ago"
 
 
 def is_over(since_s: float, lasts_s: float, now_s: float) -> bool:

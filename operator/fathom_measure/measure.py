@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -16,10 +17,10 @@ Load = Callable[[LoadPlan, float], dict[str, Any]]
 
 
 class LineKind(str, Enum):  # noqa: UP042 - StrEnum is newer than the oldest Python of an engine's image
-    """The kinds of lines."""
+    """The kinds of lines. Each has `at`: seconds of a clock of which only differences count."""
 
     PLAN = "plan"
-    """`runs`: how many rows there will be."""
+    """`runs`: how many rows there will be; `engines`: how many of each engine, in order."""
     STARTING = "starting"
     """An engine starts: `drafts`, whether it speculates."""
     RUNNING = "running"
@@ -34,14 +35,16 @@ class LineKind(str, Enum):  # noqa: UP042 - StrEnum is newer than the oldest Pyt
 
 def say(what: LineKind, **fields: object) -> None:
     """Print one line."""
-    line = json.dumps({"said": what.value, **fields}, separators=(",", ":"))
+    at = round(time.monotonic(), 1)
+    line = json.dumps({"said": what.value, "at": at, **fields}, separators=(",", ":"))
     sys.stdout.write(f"{PREFIX}{line}\n")
     sys.stdout.flush()
 
 
 def measure(plan: MeasurePlan, load: Load = run_load) -> None:
     """Measure all of a plan. What fails is said, and the rest is measured all the same."""
-    say(LineKind.PLAN, runs=plan.runs)
+    rows = [plan.runs_of(engine) for engine in plan.engines]
+    say(LineKind.PLAN, runs=plan.runs, engines=rows)
     for engine in plan.engines:
         say(LineKind.STARTING, drafts=bool(engine.depths))
         try:

@@ -53,7 +53,11 @@ class MeasurePlan:
     @property
     def runs(self) -> int:
         """How many rows there will be."""
-        return len(self.loads) * sum(len(engine.depths) or 1 for engine in self.engines)
+        return sum(map(self.runs_of, self.engines))
+
+    def runs_of(self, engine: EnginePlan) -> int:
+        """How many rows one engine gives."""
+        return len(self.loads) * (len(engine.depths) or 1)
 
     def to_json(self) -> str:
         """One line."""

@@ -225,7 +225,7 @@ async def carried_out(
         minutes = request.deadline_minutes
         await start(cluster, sd, bench, run=run, deadline_minutes=minutes, program=program)
     try:
-        with progress(Console(stderr=True)) as tell:
+        with progress(Console(stderr=True), cluster.clock.now_s) as tell:
             told = await follow(cluster, sd, run=run, room_s=room_s, tell=tell)
     except BaseException:
         # Nobody waits for it any longer, and what runs unseen holds GPUs. One that somebody

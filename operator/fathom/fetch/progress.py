@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
+from fathom.times import duration
+
 WINDOW_S: Final = 60.0
 """Over which the rate is taken: a hub's rate varies from second to second."""
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP: Final = 1024
-_MINUTE_S: Final = 60
-_HOUR_S: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class FetchProgress:
         if not rate:
             return f"{said}, nothing came in the last {self._seconds:.0f} s"
         left_s = (last.total - last.present) / rate
-        return f"{said}, {size(rate)}/s, {_duration(left_s)} left"
+        return f"{said}, {size(rate)}/s, {duration(left_s)} left"
 
 
 def size(count: float) -> str:
@@ -77,11 +77,3 @@ def size(count: float) -> str:
         power += 1
     few = power and count < 10  # noqa: PLR2004  # two digits
     return f"{count:.1f} {_UNITS[power]}" if few else f"{count:.0f} {_UNITS[power]}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < _MINUTE_S:
-        return f"{seconds:.0f} s"
-    if seconds < _HOUR_S:
-        return f"{seconds / _MINUTE_S:.0f} min"
-    return f"{seconds / _HOUR_S:.1f} h"

@@ -163,6 +163,8 @@ def test_each_depth_is_in_force_before_it_is_measured_and_true_off_comes_last(po
     # The played load reports the depth in the document as its number of drafts.
     assert found == [("a", 0, 0), ("a", 1, 1), ("a", 3, 3), ("b", 0, 0), ("b", 1, 1), ("b", 3, 3)]
     assert (told.runs, told.ended, told.failures) == (6, True, ())
+    assert told.to_come is not None
+    assert (told.done, len(told.to_come.runs_s), len(told.to_come.starts_s)) == (6, 6, 1)
 
 
 def test_true_off_is_another_engine_that_does_not_see_the_plugin(pod: Pod) -> None:
@@ -214,6 +216,7 @@ def test_what_fails_is_said_and_the_rest_is_measured(pod: Pod) -> None:
     assert failed.startswith("gone, 1 at a time, true off: vllm bench serve ended with 1.")
     assert "ValueError: no such file" in failed
     assert told.ended
+    assert told.done == told.runs == 4
 
 
 def test_an_engine_that_does_not_obey_is_not_measured(pod: Pod) -> None:
