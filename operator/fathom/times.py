@@ -15,6 +15,7 @@ _SHARE: Final = 0.2
 _YEAR_2100_S: Final = 4.1e9
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
+_TWO_DAYS_S: Final = 172800
 UnixSeconds = Annotated[float, Field(ge=0, le=_YEAR_2100_S, allow_inf_nan=False)]
 
 

@@ -352,7 +352,7 @@ async def test_what_is_not_there_is_told(namespace: TestNamespace) -> None:
     assert report == record == explained
     assert top == (0, f"There is no SpeculativeDeployment in namespace {namespace.name}.\n", "")
     assert elsewhere[0] == 2
-    assert "there is no context 'elsewhere'" in elsewhere[2]
+    assert "--context is 'elsewhere', which the kubeconfig " in elsewhere[2]
 
 
 async def test_top_lists_one_namespace_or_all(namespace: TestNamespace, resource: Resource) -> None:

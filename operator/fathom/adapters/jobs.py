@@ -12,6 +12,7 @@ from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 from pydantic import JsonValue
 
+from fathom.adapters.kube_answers import no_answer
 from fathom.adapters.ports import Clock, KubeError, KubePort, PodLogPort
 from fathom.api import names
 from fathom.api.conditions import Reason
@@ -189,10 +190,9 @@ class PodLog:
                 )
                 response = (await self._api.call_api(*request)).response
                 payload: bytes = await response.read()
-        except TimeoutError as error:
-            raise KubeError(0, f"no answer to GET {path} in {self._timeout_s:g} s") from error
         except (aiohttp.ClientError, ApiException, OSError) as error:
-            raise KubeError(0, f"GET {path} failed: {error}") from error
+            server = str(self._api.configuration.host)
+            raise no_answer(server, "GET", path, timeout_s=self._timeout_s, error=error) from error
         text = payload.decode(errors="replace")
         if response.status in _NOTHING_YET:
             return ""

@@ -7,6 +7,7 @@ fields of newer servers, so only its transport, its authentication and its URLs 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, cast
 
 import aiohttp
@@ -24,6 +25,7 @@ from fathom.adapters.kube_answers import (
     discover,
     items_of,
     kept,
+    no_answer,
     path_of,
     refusal,
     watch_event,
@@ -91,8 +93,8 @@ class Kube:
             in_line_s: seconds that one of them may wait for its turn.
         """
         self._api = api
-        self._timeout_s = timeout_s
-        self._silent_s = silent_s
+        self._no_answer = partial(no_answer, str(api.configuration.host), timeout_s=timeout_s)
+        self._timeout_s, self._silent_s = timeout_s, silent_s
         self._lists = asyncio.Semaphore(lists_at_once)
         self._in_line_s = in_line_s
 
@@ -166,9 +168,9 @@ class Kube:
                 yield line
         except TimeoutError as error:
             if response is None:
-                raise KubeError(0, f"no answer to GET {path} in {self._timeout_s:g} s") from error
+                raise self._no_answer("GET", path, error=error) from error
         except (aiohttp.ClientError, ApiException, OSError, ValueError) as error:
-            raise KubeError(0, f"GET {path} broke off: {error}") from error
+            raise self._no_answer("GET", path, error=error) from error
         finally:
             if response is not None:
                 response.close()
@@ -307,10 +309,8 @@ class Kube:
                 )
                 response = await self._asked(request)
                 payload: bytes = await response.response.read()
-        except TimeoutError as error:
-            raise KubeError(0, f"no answer to {method} {path} in {self._timeout_s:g} s") from error
         except (aiohttp.ClientError, ApiException, OSError) as error:
-            raise KubeError(0, f"{method} {path} failed: {error}") from error
+            raise self._no_answer(method, path, error=error) from error
         return answer_of(
             method, path, status=response.status, reason=str(response.reason), payload=payload
         )

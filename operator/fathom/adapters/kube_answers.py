@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Final, cast
 from urllib.parse import quote
 
+import aiohttp
 from pydantic import JsonValue
 from pydantic_core import from_json
 
@@ -51,6 +52,40 @@ def answer_of(method: str, path: str, *, status: int, reason: str, payload: byte
     if not isinstance(answer, dict):
         raise no_api_server(method, path)
     return answer
+
+
+def no_answer(
+    server: str, method: str, path: str, *, timeout_s: float, error: Exception
+) -> KubeError:
+    """Why an API server could not be asked.
+
+    Args:
+        server: its URL.
+        method: of the request.
+        path: of the request.
+        timeout_s: seconds that it had.
+        error: what it ended with.
+    """
+    request = f"{method} {path}"
+    if isinstance(error, TimeoutError):
+        return KubeError(0, f"no answer to {request} in {timeout_s:g} s from {server}")
+    match error:
+        case aiohttp.ClientProxyConnectionError():
+            why = f"the proxy {error.host}:{error.port} to {server} cannot be reached"
+        case aiohttp.ClientConnectorCertificateError(certificate_error=failed):
+            said = str(getattr(failed, "verify_message", failed)).rstrip(".")
+            why = f"the certificate of {server} is not trusted: {said}"
+        case aiohttp.ClientConnectorSSLError():
+            why = f"{server} does not answer by TLS: {error.os_error}"
+        case aiohttp.ClientConnectorDNSError():
+            why = f"the host of {server} is not known: {error.os_error.strerror}"
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+            why = f"{server} refuses connections: it does not run, or has another address"
+        case aiohttp.InvalidURL():
+            why = f"the server {server!r} is no URL"
+        case _:
+            why = f"the request to {server} failed: {error}"
+    return KubeError(0, f"{why} ({request})")
 
 
 def refusal(status: int, reason: str, payload: bytes, told: JsonValue) -> KubeError:

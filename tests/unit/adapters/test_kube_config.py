@@ -15,10 +15,8 @@ from fathom.adapters.kube import Kube
 from fathom.cluster.kinds import POD
 from local_cluster.engine.process import free_port
 from local_cluster.kube import KubeApi, connect
+from support.kubeconfigs import ELSEWHERE, kubeconfig
 from support.waiting import GUARD_S
-
-ELSEWHERE = "http://api.of-the-cluster.invalid"
-"""A server that only a proxy knows."""
 
 
 @asynccontextmanager
@@ -32,18 +30,6 @@ async def answering() -> AsyncIterator[str]:
     app.router.add_get("/{path:.*}", answer)
     async with TestServer(app, host="127.0.0.1") as server:
         yield str(server.make_url("")).rstrip("/")
-
-
-def kubeconfig(folder: Path, **cluster: str) -> Path:
-    file = folder / "kubeconfig"
-    content = {
-        "current-context": "it",
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-        "clusters": [{"name": "it", "cluster": cluster}],
-        "users": [{"name": "it", "user": {"token": "any"}}],
-    }
-    file.write_text(yaml.safe_dump(content))
-    return file
 
 
 def set_proxy(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
@@ -188,15 +174,3 @@ END
         assert await asked("2020-01-01T00:00:00Z", fails=2) == ["Bearer token-1", "Bearer token-3"]
         soon = datetime.now(UTC) + timedelta(minutes=4)
         assert await asked(f"{soon:%Y-%m-%dT%H:%M:%SZ}") == ["Bearer token-2", "Bearer token-3"]
-
-
-@pytest.mark.parametrize("content", ["", "a: [", "clusters: 7"])
-async def test_a_kubeconfig_that_is_none_is_told_in_a_sentence(
-    tmp_path: Path, content: str
-) -> None:
-    file = tmp_path / "kubeconfig"
-    file.write_text(content)
-    with pytest.raises(kube_config.NoClusterError, match="no cluster to talk to"):
-        await kube_config.load(file)
-    with pytest.raises(kube_config.NoClusterError, match="no cluster to talk to"):
-        kube_config.namespace(file)

@@ -332,4 +332,4 @@ def test_the_command_ends_with_2_where_nothing_can_be_asked(tmp_path: Path) -> N
     code, _, err = check(tmp_path, "--engine", "python3", "--image")
     assert (code, err) == (2, "Give either --engine PYTHON or --image.\n")
     code, _, err = check(tmp_path, "--image", "--kubeconfig", str(tmp_path / "none"))
-    assert (code, err.startswith("no cluster to talk to")) == (2, True)
+    assert (code, err.startswith("--kubeconfig names ")) == (2, True)

@@ -38,4 +38,4 @@ def test_without_a_cluster_it_says_so() -> None:
     ran = CliRunner().invoke(app, ["traffic", "eagle", "-n", "llm"], env=NO_CLUSTER)
 
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert "no cluster to talk to" in ran.stderr
+    assert "KUBECONFIG names /nonexistent, which does not exist" in ran.stderr
