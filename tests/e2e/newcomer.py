@@ -23,8 +23,10 @@ SAYS: Final = {
     "rollout status": "successfully rolled out",
     "apply -f": "speculativedeployment.fathom.dev/eagle created",
     "wait sd": "condition met",
-    "get sd eagle -o wide": r"eagle +2/2 +AllReplicasReady +(?!3 )[\d/]+ +.* Live ",
-    "fathom status": r"llm/eagle is well\.(?s:.*)depth +(?!3,)[\d/]+, in force on \d of 2 ready",
+    "get sd eagle -o wide": r"eagle +2/2 +AllReplicasReady +(?!3  )\d.* Live ",
+    "fathom status": (
+        r"llm/eagle is well\.(?s:.*)depth +(?!3, in force)\d[^\n]*, in force on \d of 2 ready"
+    ),
     "fathom report": "Written: eagle.html",
     "get service fathom-page": r"fathom-page +ClusterIP +[\d.]+ ",
 }

@@ -68,7 +68,7 @@ class DepthStatus(ApiModel):
     """Tokens that are speculated per step, by batch size."""
 
     summary: str = ""
-    """Depths from the smallest batch to the largest, such as 5/3/1; off: without drafting."""
+    """The depth, or depths by batch, such as 7 at 1-4, 3 beyond; off: without drafting."""
     schedule: tuple[tuple[int, ...], ...] = ()
     """Ranges of [first batch, last batch, depth]."""
     generation: int = 0

@@ -14,6 +14,8 @@ from fathom_vllm.depth_document import LAST_GENERATION, schedule_hash
 BUDGET_SHARE: Final = 0.5
 """Most of the tokens that a step may hold, for all requests' drafts and the token after them: no
 depth beyond `tokens` is chosen that takes more, since prompts need the rest."""
+_NAMED_RANGES: Final = 2
+"""Ranges that a summary names, before what is beyond them: a column of kubectl has a width."""
 _Size = Annotated[int, Field(ge=1, le=1 << 31)]
 _WireRange = tuple[_Size, _Size, Annotated[int, Field(ge=0, le=1 << 31)]]
 _WireSchedule = Annotated[tuple[_WireRange, ...], Field(min_length=1)]
@@ -78,8 +80,22 @@ def same_depths(one: Schedule, other: Schedule) -> bool:
 
 
 def summary(schedule: Schedule) -> str:
-    """Depths from the smallest batch to the largest, such as `5/3/1`."""
-    return "/".join(str(part.depth) for part in merged(schedule))
+    """Depths for people: `7`, or by batch: `7 at 1-4, 3 beyond`.
+
+    All that is beyond the second range is one: `7 at 1-4, 5 at 5-8, 1 to 3 beyond`.
+    """
+    parts = merged(schedule)
+    named = parts[:-1][:_NAMED_RANGES]
+    beyond = sorted({part.depth for part in parts[len(named) :]})
+    span = " to ".join(str(depth) for depth in dict.fromkeys((*beyond[:1], *beyond[-1:])))
+    if not named:
+        return span
+    return ", ".join((*map(_at, named), f"{span} beyond"))
+
+
+def _at(part: DepthRange) -> str:
+    batches = f"{part.first}" if part.first == part.last else f"{part.first}-{part.last}"
+    return f"{part.depth} at {batches}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,9 @@ def test_the_table_marks_what_is_in_force_and_what_is_only_predicted() -> None:
         ["8", "25%", "~", "▶-5.0%", "0.0%", "~"],
         ["", "", "±", "±", "", "±"],
     ]
-    assert "Depth in force 3/2 (generation 7): 3 at batch 1-4, 2 at batch 5-16" in text
+    assert (
+        "Depth in force 3 at 1-4, 2 beyond (generation 7): 3 at batch 1-4, 2 at batch 5-16" in text
+    )
     assert "│ survival          │ 0.80 │ 0.48 │ 0.24 │ 0.10 │" in text
     assert "│ acceptance length │ 1.80 │ 2.28 │ 2.52 │ 2.62 │" in text
 

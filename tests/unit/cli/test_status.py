@@ -190,7 +190,7 @@ def test_one_screen() -> None:
         engine={"version": "0.32.0"},
         draft={"family": "EAGLE-3.1"},
         depth={
-            "summary": "5/3",
+            "summary": "5 at 1, 3 beyond",
             "generation": 4,
             "appliedReplicas": 2,
             "since": "2026-01-01T00:00:00Z",
@@ -211,7 +211,7 @@ def test_one_screen() -> None:
         "✔ spec     no warning",
         "✔ replicas 2/2 ready, vLLM 0.32.0",
         "✔ rollout  UpToDate: every replica is of revision r1.",
-        "✔ depth    5/3, in force on 2 of 2 ready replicas, since 30 min",
+        "✔ depth    5 at 1, 3 beyond, in force on 2 of 2 ready replicas, since 30 min",
         "✔ tuning   Auto/AtBest: The depths in force are the best known.",
         "✔ alarms   none is active",
         "✔ traffic  4321 tokens per second, batch 7.9, acceptance length 2.91, 25 min ago",

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fathom.engine.depth import DepthDocument, DepthRange, same_depths
+from fathom.engine.depth import DepthDocument, DepthRange, same_depths, summary
 from fathom_vllm.depth_document import parse_depth_document
 
 
@@ -73,3 +73,28 @@ def test_documents_ask_for_the_same_depths_if_every_pod_has_the_same() -> None:
     assert document.same_depths(DepthDocument(2, three, {"pod-0": one}))
     assert not document.same_depths(DepthDocument(1, one, {"pod-0": one}))
     assert not document.same_depths(DepthDocument(1, three, {"pod-0": three}))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ([(1, 1024, 7)], "7"),
+        ([(1, 4, 7), (5, 256, 7)], "7"),
+        ([(1, 4, 7), (5, 256, 3)], "7 at 1-4, 3 beyond"),
+        ([(1, 1, 7), (2, 256, 0)], "7 at 1, 0 beyond"),
+        ([(1, 4, 7), (5, 8, 5), (9, 256, 3)], "7 at 1-4, 5 at 5-8, 3 beyond"),
+        ([(1, 2, 7), (3, 4, 7), (5, 8, 5), (9, 256, 3)], "7 at 1-4, 5 at 5-8, 3 beyond"),
+        # Which depth is where beyond that is in the schedule.
+        ([(1, 4, 7), (5, 8, 5), (9, 16, 3), (17, 256, 1)], "7 at 1-4, 5 at 5-8, 1 to 3 beyond"),
+        (
+            [(1, 4, 7), (5, 8, 5), (9, 16, 1), (17, 32, 3), (33, 256, 1)],
+            "7 at 1-4, 5 at 5-8, 1 to 3 beyond",
+        ),
+        ([], ""),
+    ],
+    ids=str,
+)
+def test_a_summary_says_at_which_batches_each_depth_is(
+    schedule: list[tuple[int, int, int]], said: str
+) -> None:
+    assert summary(tuple(DepthRange(*part) for part in schedule)) == said

@@ -95,7 +95,7 @@ def test_decisions_and_gains_are_those_of_the_replay(
     told = [each for each in view.moments if each.kind is MomentKind.DECISION]
     assert [each.at_s for each in told] == [each.at_s for each in reversed(result.decisions)]
     move = result.decisions[-1]
-    assert (told[0].what, told[0].reason) == ("Move 3 → 7/3", "Moved")
+    assert (told[0].what, told[0].reason) == ("Move 3 → 7 at 1-10, 3 beyond", "Moved")
     assert told[0].message == f"{move.message} The same 12 times, until 2023-11-14T22:21:20Z."
     gained = {each.name: each.value for each in view.judgements}
     assert result.over_recorded is not None

@@ -73,7 +73,7 @@ def test_a_lost_document_asks_for_the_depths_that_were_in_force() -> None:
 
     decision = decide(given)
     assert decision.document == replace(before, generation=8)
-    assert decision.message == "The depth document was gone: it is 5/1 as before."
+    assert decision.message == "The depth document was gone: it is 5 at 1-8, 1 beyond as before."
     # As far as the spec still allows.
     shallow = replace(given, settings=replace(SETTINGS, max_tokens=3, min_tokens=2))
     assert decide(shallow).document.schedule == (DepthRange(1, 8, 3), DepthRange(9, 16, 2))

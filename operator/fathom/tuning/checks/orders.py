@@ -171,7 +171,7 @@ def orders(given: Situation) -> TuningDecision | None:
         return given.act(
             Action.MOVE,
             Reason.ADVISING if advising else Reason.MOVED,
-            f"From {summary(given.document.schedule)} to {summary(document.schedule)}: {why}.",
+            f"{summary(document.schedule)} in place of {summary(given.document.schedule)}: {why}.",
             document,
             notable=True,
         )

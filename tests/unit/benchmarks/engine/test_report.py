@@ -72,7 +72,7 @@ def test_a_phase_is_judged_by_the_best_depth_of_its_steady_part() -> None:
     assert found.ratio_to_best.estimate == pytest.approx(0.99)
     assert found.tuner_steady_rate == pytest.approx(99)
     assert found.tuner_rate == pytest.approx((60 * 20 + 99 * 10) / 30)
-    assert (found.depth, found.schedule) == (7, "7/1")
+    assert (found.depth, found.schedule) == (7, "7 at 1-4, 1 beyond")
 
 
 def test_a_phase_tells_what_the_tuner_did() -> None:
@@ -82,7 +82,7 @@ def test_a_phase_tells_what_the_tuner_did() -> None:
         "action": "Move",
         "reason": "Moved",
         "message": "Moves batch 2 from 3 to 7.",
-        "schedule": "7/1",
+        "schedule": "7 at 1-4, 1 beyond",
     }
 
 

@@ -52,7 +52,7 @@ def write_world(folder: Path, world: SimulatedWorld) -> None:
 
 def _depths(document: DepthDocument) -> tuple[str, str]:
     overrides = (f"{pod}={summary(each)}" for pod, each in document.pods.items())
-    return summary(document.schedule), " ".join(overrides)
+    return summary(document.schedule), "; ".join(overrides)
 
 
 def _window_rows(
