@@ -75,9 +75,7 @@ def shown(table: Table, width: int = 180) -> list[str]:
 
 
 def test_a_row_holds_what_the_status_says() -> None:
-    header, row, *_ = shown(
-        top_table([listed("kimi")], NOW_S, with_namespace=True), width=200
-    )
+    header, row, *_ = shown(top_table([listed("kimi")], NOW_S, with_namespace=True), width=200)
 
     assert header.split()[:3] == ["NAMESPACE", "NAME", "READY"]
     before, after = row.split("5 at 1-8, 3 beyond")
