@@ -48,7 +48,7 @@ def test_a_name_may_have_its_kind_before_it(name: str, tmp_path: Path) -> None:
         for each in (name, "deployment/kimi")
     )
 
-    assert "no cluster to talk to" in named.stderr
+    assert "does not exist: correct the path" in named.stderr
     assert other.exit_code == 2
     assert "deployment/kimi is no SpeculativeDeployment" in other.stderr
 

@@ -149,7 +149,7 @@ def test_without_a_cluster_the_client_is_known(tmp_path: Path) -> None:
     assert asked.stdout == alone.stdout
     assert asked.stdout.startswith(f"client    {__version__}")
     assert asked.stdout.endswith(f"plugin {OURS}\n")
-    assert "What runs in a cluster is not known: no cluster to talk to" in asked.stderr
+    assert "What runs in a cluster is not known: --kubeconfig names " in asked.stderr
     assert alone.stderr == ""
 
 
