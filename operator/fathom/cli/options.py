@@ -77,8 +77,9 @@ async def _names(namespace: str, kubeconfig: Path | None, context: str) -> list[
 
 def _bare(name: str | None) -> str:
     """The name in `NAME`, `sd/NAME` or `speculativedeployments.fathom.dev/NAME`."""
-    kind, _, bare = (name or "").rpartition("/")
-    if kind and kind.lower().removesuffix(f".{names.GROUP}") not in _KINDS:
+    kind, slash, bare = (name or "").rpartition("/")
+    known = kind.lower().removesuffix(f".{names.GROUP}") in _KINDS
+    if slash and not (known and bare):
         raise typer.BadParameter(
             f"{name} is no SpeculativeDeployment: write its name, as it is or after sd/."
         )

@@ -47,10 +47,12 @@ def test_a_name_may_have_its_kind_before_it(name: str, tmp_path: Path) -> None:
         CliRunner().invoke(app, ["explain", each, "--kubeconfig", kubeconfig])
         for each in (name, "deployment/kimi")
     )
+    nameless = CliRunner().invoke(app, ["explain", "sd/", "--kubeconfig", kubeconfig])
 
     assert "does not exist: correct the path" in named.stderr
     assert other.exit_code == 2
     assert "deployment/kimi is no SpeculativeDeployment" in other.stderr
+    assert "sd/ is no SpeculativeDeployment" in nameless.stderr
 
 
 def test_what_is_watched_is_no_document() -> None:
