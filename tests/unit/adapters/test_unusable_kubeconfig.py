@@ -177,14 +177,16 @@ async def test_of_several_files_the_first_counts_as_with_kubectl(
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, name in ((first, "one"), (second, "two")):
         folder.mkdir()
-        context = {"cluster": "it", "namespace": name}
-        content: dict[str, object] = {"contexts": [{"name": name, "context": context}]}
-        with_changes(folder, **{"current-context": name, **content})
+        context = {"name": name, "context": {"cluster": name, "namespace": name}}
+        cluster = {"name": name, "cluster": {"server": f"http://{name}"}}
+        contents = {"contexts": [context], "clusters": [cluster], "current-context": name}
+        with_changes(folder, **contents)
     files = [str(each / "kubeconfig") for each in (tmp_path / "gone", first, second)]
     monkeypatch.setenv("KUBECONFIG", ":".join(files))
     assert kube_config.namespace(None) == "one"
     assert kube_config.namespace(None, "two") == "two"
-    assert (await kube_config.load(None)).host == ELSEWHERE
-    (first / "kubeconfig").write_text("clusters:\n- name: it\n  cluster: {server: http://first}\n")
+    assert (await kube_config.load(None)).host == "http://one"
+    assert (await kube_config.load(None, "two")).host == "http://two"
+    (first / "kubeconfig").write_text("clusters:\n- name: two\n  cluster: {server: http://first}\n")
     assert kube_config.namespace(None) == "two"
     assert (await kube_config.load(None)).host == "http://first"
