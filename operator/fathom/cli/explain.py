@@ -18,7 +18,6 @@ from fathom.cli.documents import AsOutput, Output, written
 from fathom.cli.explanation_document import explanation_report
 from fathom.cli.history import decisions, history_table
 from fathom.cli.options import Context, Kubeconfig, Name, Namespace, on_resource, valid
-from fathom.engine.depth import summary
 from fathom.resource import SpeculativeDeployment, why_not_live
 from fathom.times import ago
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write
@@ -55,10 +54,10 @@ def _parts(explanation: Explanation) -> Iterator[RenderableType]:
     if explanation.schedule:
         yield Text.assemble(
             ("Depth in force ", "bold"),
-            f"{summary(explanation.schedule)} (generation {explanation.generation}): ",
             ", ".join(
                 f"{part.depth} at batch {part.first}-{part.last}" for part in explanation.schedule
             ),
+            f" (generation {explanation.generation})",
         )
     if explanation.nothing:
         yield Text(f"\n{explanation.nothing}")

@@ -108,9 +108,7 @@ def test_the_table_marks_what_is_in_force_and_what_is_only_predicted() -> None:
         ["8", "25%", "~", "▶-5.0%", "0.0%", "~"],
         ["", "", "±", "±", "", "±"],
     ]
-    assert (
-        "Depth in force 3 at 1-4, 2 beyond (generation 7): 3 at batch 1-4, 2 at batch 5-16" in text
-    )
+    assert "Depth in force 3 at batch 1-4, 2 at batch 5-16 (generation 7)" in text
     assert "│ survival          │ 0.80 │ 0.48 │ 0.24 │ 0.10 │" in text
     assert "│ acceptance length │ 1.80 │ 2.28 │ 2.52 │ 2.62 │" in text
 
@@ -145,7 +143,7 @@ def test_pods_that_are_tuned_apart_are_explained_apart() -> None:
     assert [each.depth for each in apart.buckets] == [1, 1]
     text = shown(explanation_view(found))
     assert "Tuned apart: kimi-0 with other text" in text
-    assert "Depth in force 1 (generation 7): 1 at batch 1-16" in text
+    assert "Depth in force 1 at batch 1-16 (generation 7)" in text
 
 
 def _told(cell: str) -> str:
