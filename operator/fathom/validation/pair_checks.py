@@ -14,6 +14,7 @@ from fathom.api.methods import Method
 from fathom.api.problem import Problem
 from fathom.engine.capability_table import ARCHITECTURES, EAGLE31_ON_MLA
 from fathom.model_facts import ModelConfig
+from fathom.text import counted
 from fathom.validation.model_input import PreflightInput, doubtful, refused, unknown, was_read
 
 _EAGLE3_DRAFTS: Final = frozenset(
@@ -317,9 +318,10 @@ def decode_context(given: PreflightInput) -> Problem | None:
     if parts <= most and (heads // kv_heads) % parts == 0:
         return None
     return refused(
-        f"--decode-context-parallel-size {parts} needs {parts} GPUs for each of the {kv_heads} KV "
-        f"heads of {given.spec.model.id}, in even shares of its {heads} attention heads, and "
-        f"tensorParallelSize is {size}: vLLM stops at start. Remove it, or choose other sizes.",
+        f"--decode-context-parallel-size {parts} needs {counted(parts, 'GPU')} for each of the "
+        f"{kv_heads} KV heads of {given.spec.model.id}, in even shares of its {heads} attention "
+        f"heads, and tensorParallelSize is {size}: vLLM stops at start. Remove it, or choose other "
+        "sizes.",
         "spec.engine.args",
     )
 
