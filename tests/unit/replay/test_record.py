@@ -302,7 +302,7 @@ async def test_what_it_wrote_is_replayed(tmp_path: Path, name: str) -> None:
         (["--every", "10ms"], "--every: take 1s or longer, as the API server passes on each page."),
         (["--every", "often"], "'often' is not a duration such as"),
         (["--for", "0s"], "'0s' is not longer than nothing"),
-        ([], "no cluster to talk to"),
+        ([], "does not exist: correct the path"),
     ],
 )
 def test_what_is_refused_is_a_sentence_and_leaves_no_file(
