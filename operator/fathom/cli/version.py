@@ -23,7 +23,14 @@ from fathom.api import names
 from fathom.build import build_name, version_and_build
 from fathom.cli.cluster import connected
 from fathom.cli.documents import AsOutput, Document, Output, Part, written
-from fathom.cli.options import Context, Kubeconfig, Namespace, kube_sentence, print_whole
+from fathom.cli.options import (
+    AllNamespaces,
+    Context,
+    Kubeconfig,
+    Namespace,
+    kube_sentence,
+    print_whole,
+)
 from fathom.cluster.kinds import DEPLOYMENT, POD
 from fathom.cluster.manifest import Meta, ObservedModel, absent_as
 from fathom.cluster.observed_pods import ObservedPod
@@ -268,9 +275,7 @@ def version_command(
     *,
     client: Annotated[bool, typer.Option("--client", help="Ask no cluster.")] = False,
     namespace: Namespace = "",
-    all_namespaces: Annotated[
-        bool, typer.Option("-A", "--all-namespaces", help="Show the pods of all namespaces.")
-    ] = False,
+    all_namespaces: AllNamespaces = False,
     output: AsOutput = Output.TEXT,
     context: Context = "",
     kubeconfig: Kubeconfig = None,

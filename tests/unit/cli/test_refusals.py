@@ -7,7 +7,10 @@ from typer.testing import CliRunner
 
 from fathom.cli.main import app
 
-ON_ONE = ("status", "explain", "advise", "history", "pause", "resume", "retry", "rollout")
+ON_ONE = (
+    *("status", "explain", "advise", "history", "record"),
+    *("pause", "resume", "retry", "rollout"),
+)
 
 
 @pytest.mark.parametrize("command", [(each, "kimi") for each in ON_ONE] + [("top",)])
