@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fathom.runtime.leadership import LEASE_S, LeadershipLostError, Tenure, lead_from_a_thread
+from fathom.runtime.leadership import LEASE_S, LeadershipLostError, lead_from_a_thread
+from fathom.runtime.tenure import Leader, Tenure
 from local_cluster.control_plane.audit import read_events
 from local_cluster.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace
@@ -41,7 +42,7 @@ class Contenders:
                     api.configuration,
                     name=NAME,
                     namespace=self.namespace.name,
-                    who=who,
+                    who=Leader(who),
                     work=work,
                     tenure=self.tenures.setdefault(who, Tenure()),
                     lease_s=lease_s,

@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 
+import aiohttp
 import pytest
 from playwright.async_api import Browser, Page
 
@@ -16,9 +18,10 @@ from fathom.replay.command import recorded_page
 from support.browser import SCHEMES, barriers, chromium, opened
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, resource
-from support.operator_process import operator_in
+from support.operator_process import Operator, lease_in, operator_in
 from support.page_picture import picture
 from support.page_subjects import HOSTILE, hostile, lived, troubled
+from support.waiting import until
 from unit.replay.recorded import record, write
 from unit.runtime.test_main import free_ports
 from unit.tuning.plant import EASY, Fleet
@@ -51,7 +54,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     several = [(subject.key, subject.status), (ObjectKey("llm", "other"), bad.status)]
     made = {
         "resource": resource_page(few, home=True),
-        "overview": overview_page(overview_of(several, now_s), now_s, "This operator stands by."),
+        "overview": overview_page(overview_of(several, now_s), now_s),
         "recording": recorded_page(subject.key, [recording], None),
         "hostile": resource_page(resource_view(strange, now_s), home=True),
         "message": message_page("Not found", HOSTILE),
@@ -98,6 +101,47 @@ async def test_what_is_shown_is_what_the_status_says(
             assert facts["Tokens per second"] == "not measured"
             assert facts["Depth is live"] == status["engine"]["actuation"]
             assert await page.locator("canvas").count() == 3
+
+
+async def shown(operator: Operator) -> tuple[int, str]:
+    """What an operator's page answers, whatever that is; 0: nothing yet."""
+    url = f"http://{operator.page_host}:{operator.page_port}/"
+    try:
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return answer.status, await answer.text()
+    except aiohttp.ClientConnectorError:
+        return 0, ""
+
+
+async def test_of_two_operators_either_shows_what_the_leader_knows(
+    namespace: TestNamespace, resource: Resource, tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    first = operator_in(
+        namespace, tmp_path, leader_elect=True, page_port=port, page_host="127.0.0.2"
+    )
+    async with first as leader:
+        standby = replace(
+            leader, log=tmp_path / "standby.log", pod="operator-1", page_host="127.0.0.3"
+        )
+
+        async def lists_it(operator: Operator) -> bool:
+            code, page = await shown(operator)
+            return code == HTTPStatus.OK and f">{resource.name}</a>" in page
+
+        await resource.apply({**SPEC, "replicas": 0})
+        await until(lambda: lists_it(leader), "the leader lists the resource")
+        standby.start()
+        try:
+            await until(lambda: lists_it(standby), "the standby answers with the leader's page")
+            leader.kill()
+            code, page = await shown(standby)
+            assert code == HTTPStatus.SERVICE_UNAVAILABLE
+            assert "port-forward pod/operator-0 " in page
+            await until(lambda: lists_it(standby), "the standby leads and lists the resource")
+            assert (await lease_in(namespace))["holderIdentity"] == "operator-1"
+        finally:
+            standby.kill()
 
 
 @pytest.mark.parametrize("width", [NARROW, WIDE])

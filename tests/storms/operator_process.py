@@ -21,14 +21,14 @@ from fathom.quality.comparison import Completion, CompletionRequest
 from fathom.runtime.caches import ModelCache, NodeCache, ServedCache
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.event_loop_thread import Pulse
-from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.gather import read_nodes
 from fathom.runtime.handlers import sweep
 from fathom.runtime.informer import informed
-from fathom.runtime.leadership import LeadershipLostError, Tenure, lead
+from fathom.runtime.leadership import LeadershipLostError, lead
 from fathom.runtime.loop_registry import Loops
 from fathom.runtime.ports import MetricsSources, World
 from fathom.runtime.telemetry import Telemetry
+from fathom.runtime.tenure import FencedKube, Leader, Tenure
 from fathom.tuning.tuner import decide
 from storms.hub import Hub
 from storms.server import Server, Transport
@@ -194,7 +194,7 @@ class Operator:
                     asyncio.ensure_future,
                     name="fathom",
                     namespace=self._lease_in,
-                    who=self.name,
+                    who=Leader(self.name),
                     work=work,
                     tenure=tenure,
                     pulse=Pulse(self._loop.time),

@@ -39,6 +39,8 @@ class Operator:
     """Hold a lease in that namespace."""
     page_port: int = 0
     """Where it serves its page; 0: it does not."""
+    page_host: str = "127.0.0.1"
+    """And at which address, as that of its pod."""
     environment: Mapping[str, str] = field(default_factory=lambda: {"HF_HUB_OFFLINE": "1"})
     """Beside this process's own; by default, as the models of most tests are on no hub."""
     pod: str = "operator-0"
@@ -62,9 +64,15 @@ class Operator:
                     "--health-port=0",
                     "--metrics-port=0",
                     f"--page-port={self.page_port}",
+                    f"--page-host={self.page_host}",
                     "--log-format=console",
                 ],
-                env={**os.environ, "POD_NAME": self.pod, **self.environment},
+                env={
+                    **os.environ,
+                    "POD_NAME": self.pod,
+                    "POD_IP": self.page_host,
+                    **self.environment,
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -97,13 +105,23 @@ class Operator:
 
 @asynccontextmanager
 async def operator_in(
-    namespace: TestNamespace, directory: Path, *, leader_elect: bool = False, page_port: int = 0
+    namespace: TestNamespace,
+    directory: Path,
+    *,
+    leader_elect: bool = False,
+    page_port: int = 0,
+    page_host: str = "127.0.0.1",
 ) -> AsyncIterator[Operator]:
     """Install the CRD, an account with the chart's rights in this namespace; start an operator."""
     await install_crd(namespace)
     kubeconfig = await account(namespace, directory)
     operator = Operator(
-        namespace, kubeconfig, directory / "operator.log", leader_elect, page_port=page_port
+        namespace,
+        kubeconfig,
+        directory / "operator.log",
+        leader_elect,
+        page_port=page_port,
+        page_host=page_host,
     )
     operator.start()
     try:

@@ -56,17 +56,14 @@ def resource_looks() -> Looks:
     )
 
 
-def overview_page(overview: Overview, now_s: float, notice: str = "") -> str:
+def overview_page(overview: Overview, now_s: float) -> str:
     """The list.
 
     Args:
         overview: what is in it.
         now_s: when it was made (Unix seconds).
-        notice: what to know of it first, as a sentence; empty: nothing.
     """
-    return _render(
-        "overview.html", overview_looks(), view=overview, at=rfc3339(now_s), notice=notice
-    )
+    return _render("overview.html", overview_looks(), view=overview, at=rfc3339(now_s))
 
 
 def resource_page(view: ResourceView, *, home: bool) -> str:

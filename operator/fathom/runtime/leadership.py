@@ -6,8 +6,7 @@ See docs/design/0039-an-operator-that-is-full.md.
 """
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
@@ -20,12 +19,13 @@ from kubernetes.aio.leaderelection.leaderelection import LeaderElection
 from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
 from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
 
+from fathom.api import names
 from fathom.cluster.kinds import ObjectKey
 from fathom.runtime.event_loop_thread import LIFELESS_AFTER_S, Beside, Pulse, loop_beside
+from fathom.runtime.tenure import RENEW_DEADLINE_S, IPAddress, Leader, Tenure, ip_address_of
 
-# As in client-go: long enough for a restart of the API server, short enough to be waited for.
+# As in client-go, and so is RENEW_DEADLINE_S.
 LEASE_S: Final = 15
-RENEW_DEADLINE_S: Final = 10
 RETRY_S: Final = 2
 _CALL_TIMEOUT_S: Final = 5.0
 GIVEN_UP_AFTER_S: Final = RETRY_S + _CALL_TIMEOUT_S
@@ -40,47 +40,6 @@ class LeadershipLostError(Exception):
     """The lease could not be renewed: another operator may hold it now."""
 
 
-def _since_boot_s() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-class Tenure:
-    """For how long the lease is surely held: until the renewal's deadline, by every clock.
-
-    A machine that slept has a clock that stood still, one whose time was set has one that jumped.
-    One thread renews it and another asks: each renewal is one write, so that they need no lock.
-    """
-
-    def __init__(self, clocks: Sequence[Callable[[], float]] = (time.time, _since_boot_s)) -> None:
-        """Start without the lease.
-
-        Args:
-            clocks: seconds; of each only differences matter.
-        """
-        self._clocks = clocks
-        self._renewed: tuple[float, ...] | None = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether no other operator can have taken the lease."""
-        if self._renewed is None:
-            return False
-        pairs = zip(self.now(), self._renewed, strict=True)
-        return all(now_s - renewed_s < RENEW_DEADLINE_S for now_s, renewed_s in pairs)
-
-    def now(self) -> tuple[float, ...]:
-        """This moment, to be handed to `renewed`."""
-        return tuple(clock() for clock in self._clocks)
-
-    def given_back(self) -> None:
-        """Anybody may take the lease from now on."""
-        self._renewed = None
-
-    def renewed(self, asked_at: tuple[float, ...]) -> None:
-        """The lease was taken or renewed, by a request that was sent at that moment."""
-        self._renewed = asked_at
-
-
 class _PatientLock(LeaseLock):
     """A lease whose calls time out, and whose connection errors count as "not renewed yet".
 
@@ -89,9 +48,10 @@ class _PatientLock(LeaseLock):
     """
 
     def __init__(
-        self, key: ObjectKey, who: str, api: ApiClient, tenure: Tenure, pulse: Pulse
+        self, key: ObjectKey, who: Leader, api: ApiClient, tenure: Tenure, pulse: Pulse
     ) -> None:
-        super().__init__(key.name, key.namespace, who, api)
+        super().__init__(key.name, key.namespace, who.name, api)
+        self._who = who
         self._tenure = tenure
         self._pulse = pulse
         self._writing: asyncio.Future[bool] | None = None
@@ -104,15 +64,17 @@ class _PatientLock(LeaseLock):
                 answer = await super().get(name, namespace)
         except (aiohttp.ClientError, OSError) as error:
             return False, ApiException(status=0, reason=str(error) or type(error).__name__)
-        self._say_who_leads(answer[1])
+        if answer[0]:
+            leader = _leader_of(self.lease_reference)
+            self._say_who_leads(leader)
+            self._tenure.other = None if leader and leader.name == self.identity else leader
         return answer
 
-    def _say_who_leads(self, lease: object) -> None:
+    def _say_who_leads(self, leader: Leader | None) -> None:
         """A log without a word looks like that of an operator that hangs."""
-        leader = lease.holder_identity if isinstance(lease, LeaderElectionRecord) else None
-        if leader and leader not in {self.identity, self._leader}:
-            _log.info("stands by: another operator leads", leader=leader)
-        self._leader = leader or self._leader
+        if leader and leader.name not in {self.identity, self._leader}:
+            _log.info("stands by: another operator leads", leader=leader.name)
+        self._leader = leader.name if leader else self._leader
 
     async def create(
         self, name: str, namespace: str, election_record: LeaderElectionRecord
@@ -120,6 +82,7 @@ class _PatientLock(LeaseLock):
         # Not the library's own `create`: kubernetes 37.0 passes `pretty=True` in it, which its
         # own client refuses.
         lease = V1Lease(metadata=V1ObjectMeta(name=name), spec=self.update_lease(election_record))
+        _give_page(lease, self._who.page_ip)
         return await self._noted(self._create(namespace, lease))
 
     async def _create(self, namespace: str, lease: V1Lease) -> bool:
@@ -131,6 +94,8 @@ class _PatientLock(LeaseLock):
         return True
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
+        # In the write that says who leads: the address is never that of a former leader.
+        _give_page(self.lease_reference, self._who.page_ip)
         return await self._noted(super().update(name, namespace, updated_record))
 
     async def give_back(self) -> None:
@@ -152,6 +117,7 @@ class _PatientLock(LeaseLock):
                     return
                 # At the version that was read: whoever has taken it since keeps it.
                 lease.spec.holder_identity = None
+                _give_page(lease, None)
                 await self.api_instance.replace_namespaced_lease(name, namespace, lease)
         except (ApiException, aiohttp.ClientError, OSError) as error:
             _log.warning("lease not given back", namespace=namespace, error=str(error))
@@ -181,6 +147,24 @@ class _PatientLock(LeaseLock):
         return taken
 
 
+def _leader_of(lease: V1Lease | None) -> Leader | None:
+    if lease is None or lease.spec is None or not lease.spec.holder_identity:
+        return None
+    annotations = (lease.metadata and lease.metadata.annotations) or {}
+    page_ip = ip_address_of(annotations.get(names.ANNOTATION_PAGE_IP, ""))
+    return Leader(lease.spec.holder_identity, page_ip)
+
+
+def _give_page(lease: V1Lease | None, page_ip: IPAddress | None) -> None:
+    if lease is None or lease.metadata is None:
+        return
+    annotations = dict(lease.metadata.annotations or {})
+    annotations.pop(names.ANNOTATION_PAGE_IP, None)
+    if page_ip is not None:
+        annotations[names.ANNOTATION_PAGE_IP] = str(page_ip)
+    lease.metadata.annotations = annotations
+
+
 async def _nothing() -> None:
     """What `lead` does when the lease is taken or lost, it does itself."""
 
@@ -190,7 +174,7 @@ async def lead_from_a_thread(
     *,
     name: str,
     namespace: str,
-    who: str,
+    who: Leader,
     work: Callable[[], Awaitable[None]],
     tenure: Tenure,
     lease_s: int = LEASE_S,
@@ -201,7 +185,7 @@ async def lead_from_a_thread(
         configuration: how to reach the API server.
         name: of the lease.
         namespace: of the lease.
-        who: this operator.
+        who: this operator, as the lease is to say of it.
         work: what to do, in this event loop; cancelled when the lease is lost.
         tenure: learns of each renewal.
         lease_s: as of `lead`.
@@ -238,7 +222,7 @@ async def lead(
     *,
     name: str,
     namespace: str,
-    who: str,
+    who: Leader,
     work: Callable[[], Awaitable[None]],
     tenure: Tenure,
     pulse: Pulse,
@@ -253,7 +237,7 @@ async def lead(
         beside: runs what has to do with the lease.
         name: of the lease.
         namespace: of the lease.
-        who: this operator.
+        who: this operator, as the lease is to say of it.
         work: what to do; cancelled when the lease is lost.
         tenure: learns of each renewal.
         pulse: of the event loop that works: without it the lease is neither taken nor renewed.

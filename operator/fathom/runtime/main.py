@@ -28,14 +28,13 @@ from fathom.engine.plugin import plugin_bundle
 from fathom.fetch.state import fetch_program
 from fathom.runtime.caches import ModelCache, NodeCache, ServedCache
 from fathom.runtime.child_cache import ChildCache
-from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.gather import read_nodes
 from fathom.runtime.handlers import watch
 from fathom.runtime.informer import informed
-from fathom.runtime.leadership import LeadershipLostError, Tenure, lead_from_a_thread
+from fathom.runtime.leadership import LeadershipLostError, lead_from_a_thread
 from fathom.runtime.loop_registry import Loops
 from fathom.runtime.options import LogFormat, RunOptions, configure_logs
-from fathom.runtime.page_server import Pages, serve_page
+from fathom.runtime.page_server import PASSED_ON_AT_ONCE, Pages, Standby, asked_at, serve_page
 from fathom.runtime.ports import MetricsSources, World
 from fathom.runtime.process_limits import (
     make_room_for_connections,
@@ -43,6 +42,7 @@ from fathom.runtime.process_limits import (
     short_collections,
 )
 from fathom.runtime.telemetry import Telemetry
+from fathom.runtime.tenure import FencedKube, Leader, Tenure
 from fathom.text import counted
 from fathom.tuning.tuner import decide
 
@@ -141,6 +141,7 @@ async def _operate(options: RunOptions) -> None:
         ApiClient(configuration) as api,
         http_session(_POD_CONNECTIONS, keeps_them=False) as session,
         http_session(_PROMETHEUS_CONNECTIONS) as prometheus,
+        http_session(PASSED_ON_AT_ONCE) as of_leader,
     ):
         tenure = Tenure()
 
@@ -179,8 +180,15 @@ async def _operate(options: RunOptions) -> None:
         # Before it leads: who stands by takes over with everything known.
         async with informed(children, kube, served.get, loops.wake) as listed:
             health = await serve_health(loops, listed.done, options.health_port)
-            pages = Pages(world.shown, clock, leads)
-            page = await serve_page(pages, options.page_host, options.page_port)
+            standby = Standby(
+                session=of_leader,
+                leads=leads,
+                leader=lambda: tenure.other,
+                namespace=options.lease_namespace,
+                port=options.page_port,
+            )
+            page = await serve_page(Pages(world.shown, clock), standby, options.page_host)
+            page_ip = asked_at(os.environ.get("POD_IP", ""), page, options.page_host)
 
             async def work() -> None:
                 await asyncio.wait([listed])
@@ -189,7 +197,11 @@ async def _operate(options: RunOptions) -> None:
 
             try:
                 await _when_leading(
-                    partial(at_work, loops, work), options, configuration, who, tenure
+                    partial(at_work, loops, work),
+                    options,
+                    configuration,
+                    Leader(who, page_ip),
+                    tenure,
                 )
             finally:
                 _leave_soon()
@@ -259,7 +271,7 @@ async def _when_leading(
     work: Callable[[], Coroutine[None, None, None]],
     options: RunOptions,
     configuration: Configuration,
-    who: str,
+    who: Leader,
     tenure: Tenure,
 ) -> None:
     if not options.leader_elect:

@@ -266,6 +266,14 @@ def test_the_page_is_served_inside_the_pod_unless_a_service_is_asked_for(render:
     for manifests in (inside, off):
         assert ("Service", "fathom-page") not in manifests
 
+    def page_ip(manifests: Mapping[tuple[str, str], Any]) -> list[str]:
+        (container,) = pod_of(manifests)["containers"]
+        variables = [each for each in container["env"] if each["name"] == "POD_IP"]
+        return [each["valueFrom"]["fieldRef"]["fieldPath"] for each in variables]
+
+    # Others are told of the page only where they reach it.
+    assert [page_ip(each) for each in (inside, outside, off)] == [[], ["status.podIP"], []]
+
 
 def test_pod_monitor_is_made_on_request_only(render: Render) -> None:
     asked = {"metrics": {"podMonitor": {"enabled": True, "labels": {"team": "ml"}}}}

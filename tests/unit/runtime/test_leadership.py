@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -14,25 +14,31 @@ import structlog
 from kubernetes.aio.client import ApiClient, Configuration
 
 from fathom.adapters.ports import KubeError
+from fathom.api.names import ANNOTATION_PAGE_IP as PAGE_IP
 from fathom.cluster.kinds import CONFIG_MAP
 from fathom.cluster.manifest import Seen
 from fathom.runtime.event_loop_thread import LIFELESS_AFTER_S, Pulse, loop_beside
-from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.leadership import (
-    RENEW_DEADLINE_S,
     LeadershipLostError,
-    Tenure,
     lead,
     lead_from_a_thread,
     work_while_held,
 )
 from fathom.runtime.main import exit_code
+from fathom.runtime.tenure import (
+    RENEW_DEADLINE_S,
+    FencedKube,
+    Leader,
+    Tenure,
+    ip_address_of,
+)
 from support.api_server import ApiServer, served
 from support.fake_kube import FakeKube
 from support.leaping_time import in_leaping_time
 from support.waiting import until
 
 Work = Callable[[], Awaitable[None]]
+ME = Leader("me", ip_address_of("10.0.0.7"))
 
 
 class Clocks:
@@ -113,6 +119,78 @@ async def test_who_makes_the_lease_holds_it_at_once_and_gives_it_back() -> None:
     assert not tenure.holds
 
 
+def held_by_another(annotations: Mapping[str, str]) -> dict[str, Any]:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    held = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
+    return {
+        "metadata": {"name": "it", "namespace": "fathom", "annotations": dict(annotations)},
+        "spec": {**held, "acquireTime": now, "renewTime": now},
+    }
+
+
+@pytest.mark.parametrize("before", ["no lease", "one that was given back"])
+async def test_the_lease_says_where_the_page_of_its_holder_is_for_as_long(before: str) -> None:
+    api, kept = ApiServer(), {}
+    if before != "no lease":
+        kept = {"by": "others"}
+        api.lease = held_by_another({PAGE_IP: "10.0.0.6", **kept})
+        del api.lease["spec"]["holderIdentity"]
+
+    async def work() -> None:
+        assert api.lease["metadata"]["annotations"] == {PAGE_IP: "10.0.0.7", **kept}
+
+    async with served(api) as url:
+        await leading(url, work, Tenure())
+    assert api.lease["metadata"]["annotations"] == kept
+
+
+async def test_who_has_no_page_for_others_leaves_no_address_of_another() -> None:
+    api = ApiServer()
+    api.lease = held_by_another({PAGE_IP: "10.0.0.6"})
+    del api.lease["spec"]["holderIdentity"]
+
+    async def work() -> None:
+        assert api.lease["spec"]["holderIdentity"] == "me"
+        assert api.lease["metadata"]["annotations"] == {}
+
+    async with served(api) as url:
+        await leading(url, work, Tenure(), Leader("me"))
+
+
+@pytest.mark.parametrize(
+    ("told", "page_ip"),
+    [
+        ("10.0.0.6", "10.0.0.6"),
+        ("fd00::6", "fd00::6"),
+        ("", None),
+        ("example.com", None),
+        ("10.0.0.6/x", None),
+        ("10.0.0.6:80", None),
+        ("fe80::1%x@example.com", None),
+        ("[fd00::6]", None),
+    ],
+)
+async def test_who_stands_by_knows_where_the_page_is(told: str, page_ip: str | None) -> None:
+    api, tenure = ApiServer(), Tenure()
+    api.lease = held_by_another({PAGE_IP: told})
+    async with served(api) as url, contending(url, Pulse(), tenure):
+        await until(lambda: tenure.other, "who leads")
+    assert tenure.other == Leader("another", ip_address_of(page_ip) if page_ip else None)
+
+
+async def test_who_leads_knows_of_no_other_leader() -> None:
+    api, tenure = ApiServer(), Tenure()
+    tenure.other = Leader("another")
+
+    async def work() -> None:
+        await until(lambda: tenure.other is None, "a look at its own lease")
+
+    api.lease = held_by_another({})
+    api.lease["spec"]["holderIdentity"] = "me"
+    async with served(api) as url:
+        await leading(url, work, tenure)
+
+
 @pytest.mark.parametrize("other", ["another", "zoe"])
 async def test_a_lease_that_another_has_taken_is_not_given_back(other: str) -> None:
     api = ApiServer()
@@ -182,20 +260,17 @@ async def test_who_stands_by_says_who_leads() -> None:
         raise structlog.DropEvent
 
     structlog.configure(processors=[note])
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    held = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
     api = ApiServer()
-    api.lease = {
-        "metadata": {"name": "it", "namespace": "fathom"},
-        "spec": {**held, "acquireTime": now, "renewTime": now},
-    }
+    api.lease = held_by_another({})
     async with served(api) as url, contending(url, Pulse()):
         assert await said.get() == ("stands by: another operator leads", "another")
     assert api.lease_writes == 0
 
 
 @asynccontextmanager
-async def contending(url: str, pulse: Pulse) -> AsyncIterator[asyncio.Task[None]]:
+async def contending(
+    url: str, pulse: Pulse, tenure: Tenure | None = None
+) -> AsyncIterator[asyncio.Task[None]]:
     """An operator that never gets the lease."""
 
     async def never() -> None:
@@ -208,9 +283,9 @@ async def contending(url: str, pulse: Pulse) -> AsyncIterator[asyncio.Task[None]
                 asyncio.ensure_future,
                 name="it",
                 namespace="fathom",
-                who="me",
+                who=ME,
                 work=never,
-                tenure=Tenure(),
+                tenure=tenure or Tenure(),
                 pulse=pulse,
             )
         )
@@ -218,9 +293,9 @@ async def contending(url: str, pulse: Pulse) -> AsyncIterator[asyncio.Task[None]
         task.cancel()
 
 
-async def leading(url: str, work: Work, tenure: Tenure) -> None:
+async def leading(url: str, work: Work, tenure: Tenure, who: Leader = ME) -> None:
     await lead_from_a_thread(
-        Configuration(host=url), name="it", namespace="fathom", who="me", work=work, tenure=tenure
+        Configuration(host=url), name="it", namespace="fathom", who=who, work=work, tenure=tenure
     )
 
 

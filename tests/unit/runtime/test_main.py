@@ -154,7 +154,7 @@ async def test_it_gives_its_lease_back_while_somebody_looks_at_its_page(tmp_path
             operator.terminate()
             await api.giving_back.wait()
             async with viewer.get(url) as shown:
-                assert shown.status == 200
+                assert shown.status == 503
             api.may_give_back.set()
             assert await operator.wait() == 0
 

@@ -1,12 +1,81 @@
-"""The API server, for as long as this operator leads."""
+"""For how long this operator leads, who else does, and the API server for as long as it does."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
 
 from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError, KubePort, Page, WatchEvent
 from fathom.cluster.kinds import Kind, ServedApis
 from fathom.cluster.manifest import Manifest, Seen
+
+RENEW_DEADLINE_S: Final = 10
+"""As in client-go: long enough for a restart of the API server, short enough to be waited for."""
+IPAddress = IPv4Address | IPv6Address
+
+
+def ip_address_of(text: str) -> IPAddress | None:
+    """The address; None: it is none, or has a zone, which could be any text of a URL."""
+    try:
+        return None if "%" in text else ip_address(text)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """An operator as the lease says of the one that holds it."""
+
+    name: str
+    page_ip: IPAddress | None = None
+    """Where others may ask its page; None: nowhere."""
+
+
+def _since_boot_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Tenure:
+    """For how long the lease is surely held: until the renewal's deadline, by every clock.
+
+    A machine that slept has a clock that stood still, one whose time was set has one that jumped.
+    One thread renews and reads the lease, and another asks: what each leaves is one write, so that
+    they need no lock.
+    """
+
+    def __init__(self, clocks: Sequence[Callable[[], float]] = (time.time, _since_boot_s)) -> None:
+        """Start without the lease.
+
+        Args:
+            clocks: seconds; of each only differences matter.
+        """
+        self._clocks = clocks
+        self._renewed: tuple[float, ...] | None = None
+        self.other: Leader | None = None
+        """Who held the lease when it was last read; None: no other operator."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether no other operator can have taken the lease."""
+        if self._renewed is None:
+            return False
+        pairs = zip(self.now(), self._renewed, strict=True)
+        return all(now_s - renewed_s < RENEW_DEADLINE_S for now_s, renewed_s in pairs)
+
+    def now(self) -> tuple[float, ...]:
+        """This moment, to be handed to `renewed`."""
+        return tuple(clock() for clock in self._clocks)
+
+    def given_back(self) -> None:
+        """Anybody may take the lease from now on."""
+        self._renewed = None
+
+    def renewed(self, asked_at: tuple[float, ...]) -> None:
+        """The lease was taken or renewed, by a request that was sent at that moment."""
+        self._renewed = asked_at
 
 
 class FencedKube:
