@@ -15,6 +15,7 @@ from fathom.api import names
 from fathom.measurement.bench_result import RESULT_KEY, DepthBench
 from local_cluster.engine.language import EASY
 from local_cluster.images import BASE_PATH
+from support.help_examples import examples
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
 from support.operator_process import account, install_crd
@@ -93,6 +94,10 @@ def with_load(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+AS_IN_HELP = examples()["bench"][-4:]
+"""--depths and --concurrency."""
+
+
 async def give(namespace: TestNamespace, name: str, data: Mapping[str, str]) -> None:
     await namespace.create({"kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 
@@ -109,7 +114,7 @@ async def test_a_bench_measures_each_depth_and_finds_the_acceptance_that_is_know
     code, out, err = await fathom(
         *(kubeconfig, "bench", resource.name, "-n", namespace.name),
         *("--prompts", "configmap:prompts/easy.json", "--num-prompts", str(PROMPTS)),
-        *("--output-tokens", str(TOKENS), "--depths", "0,3", "--concurrency", "1"),
+        *("--output-tokens", str(TOKENS), *AS_IN_HELP),
     )
 
     assert code == 0, out + err

@@ -119,7 +119,7 @@ def bench_command(
     It runs in a pod next to the fleet, which continues to serve. Exit code 1: some of it was not
     measured.
 
-    Example: fathom bench kimi-k2 -n llm --concurrency 4 --depths 0,3
+    Example: fathom bench kimi-k2 -n llm --depths 0,3 --concurrency 1
     """
     try:
         request = BenchRequest(
