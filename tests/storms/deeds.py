@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from fathom.adapters.ports import KubeError
-from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT, Kind
+from fathom.cluster.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    POD,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    SPECULATIVE_DEPLOYMENT,
+    Kind,
+)
 from storms.cluster import BY_HAND
 from storms.engine import Engine, page
 from storms.history import MOST_REPLICAS, Scenario
@@ -318,12 +326,36 @@ async def _lost(storm: "Storm", with_: Mapping[str, Any]) -> None:
     storm.server.trouble.lose_answers = lambda *_: False
 
 
-@deed("reads are stale", by_s=(5.0, 300.0), for_s=(10.0, 240.0), weight=2)
+@deed(
+    "reads are stale",
+    by_s=(5.0, 300.0),
+    for_s=(10.0, 240.0),
+    of=["everything", "the resource"],
+    after=["nothing", "a scaling", "a scaling and a fail-over"],
+    weight=2,
+)
 async def _stale(storm: "Storm", with_: Mapping[str, Any]) -> None:
+    """Everything is as it was, or the resource alone: an API server caches each kind by itself.
+
+    Where the user has scaled just before, what is read is older than what was acted upon, maybe by
+    a leader that is gone.
+    """
+    trouble, left_s = storm.server.trouble, with_["for_s"]
+    after = with_.get("after", "nothing")
+    if after != "nothing":
+        storm.edit({"replicas": storm.spec().get("replicas", 0) % MOST_REPLICAS + 1})
+        known_s = min(with_["by_s"], left_s) / 2
+        await asyncio.sleep(known_s)
+        left_s -= known_s
     for operator in storm.operators:
-        storm.server.trouble.stale_s[operator.name] = with_["by_s"]
-    await asyncio.sleep(with_["for_s"])
-    storm.server.trouble.stale_s.clear()
+        trouble.stale_s[operator.name] = with_["by_s"]
+    if with_.get("of") == "the resource":
+        trouble.stale_kinds = frozenset({SPECULATIVE_DEPLOYMENT})
+    if "fail-over" in after:
+        storm.leader().kill()
+    await asyncio.sleep(left_s)
+    trouble.stale_s.clear()
+    trouble.stale_kinds = frozenset()
 
 
 async def _spoil_watches(storm: "Storm", for_s: float, **trouble: float | bool) -> None:

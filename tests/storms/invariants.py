@@ -88,6 +88,7 @@ class WriteInvariants:
                 self._depth_within(audit)
             case kind if kind in WORKLOAD_NAMES:
                 self._allowed_pods(audit)
+                self._never_back(audit)
             case _:
                 pass
 
@@ -173,6 +174,15 @@ class WriteInvariants:
             f"{audit.name} got pods {audit.at_s - asked_s:.0f} s after it was asked for, while "
             f"nothing was known of {draft}"
         )
+
+    def _never_back(self, audit: Audit) -> None:
+        """What makes pods is not changed for an older spec than the one it was written for."""
+        before, after = _generation(audit.before), _generation(audit.after)
+        if audit.after is not None and after < before:
+            self._break(
+                f"{audit.who} changed {audit.name} for generation {after} of the spec, after it "
+                f"was written for generation {before}"
+            )
 
     def _break(self, sentence: str) -> None:
         raise BrokenError(sentence)
@@ -358,6 +368,12 @@ def _held(body: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         return {each["type"]: each for each in body.get("status", {}).get("conditions", [])}
     found: Mapping[str, Any] = body["metadata"].get(where) or {}
     return found
+
+
+def _generation(workload: Mapping[str, Any] | None) -> int:
+    """Generation of the spec that a workload was last written for; 0: it does not say."""
+    annotations = workload["metadata"].get("annotations") or {} if workload else {}
+    return int(annotations.get(names.ANNOTATION_GENERATION, 0))
 
 
 def _draft_of(workload: Mapping[str, Any]) -> str:

@@ -101,6 +101,12 @@ class Trouble:
     """No request is ever answered, nor carried out."""
     stale_s: dict[str, float] = field(default_factory=dict)
     """By process: how old the state is from which its reads are answered."""
+    stale_kinds: frozenset[Kind] = frozenset()
+    """Kinds of which reads are that old; empty: all."""
+
+    def ages_s(self, kind: Kind) -> Mapping[str, float]:
+        """By process: how old the state is from which its reads of a kind are answered."""
+        return self.stale_s if not self.stale_kinds or kind in self.stale_kinds else {}
 
     @contextmanager
     def refusing(self, refusal: Refusal) -> Iterator[None]:
@@ -334,7 +340,7 @@ class Server:
 
     def _read(self, who: Process, target: Target, query: Mapping[str, str]) -> Any:
         kind, namespace, name = target.kind, target.namespace, target.name
-        stale_s = self.trouble.stale_s.get(who.name, 0.0)
+        stale_s = self.trouble.ages_s(kind).get(who.name, 0.0)
         version = self.objects.version
         if stale_s:
             objects = self.objects.as_of(self.loop.time() - stale_s)

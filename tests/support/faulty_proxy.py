@@ -181,7 +181,8 @@ class FaultyProxy:
         now_s = asyncio.get_running_loop().time()
         self.looked_at_s[asked.about] = now_s
         past = self._read[request.path_qs]
-        stale = [s for each in self._in_force(asked.about) for s in each.trouble.stale_s.values()]
+        scopes, kind = self._in_force(asked.about), asked.target.kind
+        stale = [age_s for each in scopes for age_s in each.trouble.ages_s(kind).values()]
         if stale and past:
             old = [answer for at_s, answer in past if at_s <= now_s - max(stale)]
             return old[-1] if old else past[0][1]
