@@ -21,6 +21,7 @@ NEVER_ONE = {
     "{measured.tokens_per_second} tokens": "a rate",
     "{self.tokens / self.seconds} tokens": "a rate",
     "{most_bytes} bytes": "what is allowed",
+    "{self._largest_page_bytes} bytes": "what is allowed",
     "{len(nodes)} nodes": "one node is said in other words",
     "{layers} tokens": "every depth is a multiple of one",
     "{longest} positions": "every model reads more",
