@@ -5,6 +5,7 @@ and what is unknown is null.
 """
 
 from enum import StrEnum
+from math import isfinite
 from typing import Annotated, Final, Literal
 
 import typer
@@ -56,5 +57,9 @@ def written(document: Document, output: Output) -> str:
 
 
 def number(text: str) -> float | None:
-    """A decimal of the API, where it is text; None: it is not known."""
-    return float(text) if text else None
+    """A decimal of the API, where it is text; None: it is not known, or no number of JSON."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None

@@ -134,6 +134,13 @@ def test_the_document_has_numbers_and_null_for_what_is_unknown() -> None:
     } == {(None, None)}
 
 
+@pytest.mark.parametrize("text", ["", "much", "nan", "inf"])
+def test_what_is_no_number_of_json_is_null(text: str) -> None:
+    status = SpeculativeDeploymentStatus.model_validate({"measured": {"gainPercent": text}})
+    (row,) = top_list([listed("kimi", status)], NOW_S).items
+    assert row.gain_percent is None
+
+
 def test_a_degraded_resource_is_an_alarm() -> None:
     status = SpeculativeDeploymentStatus.model_validate(
         {"conditions": [condition("Degraded", "True", "PodFailing")]}
