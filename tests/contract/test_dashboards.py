@@ -66,7 +66,7 @@ def busy(telemetry: Telemetry) -> None:
                 unmeasured_gpu_hours="0.20",
             ),
         )
-        telemetry.reported(key, status)
+        telemetry.reported(key, status, 0.0)
         telemetry.depth(key, DepthDocument(1, flat(3, 16)))
         telemetry.alarms(key, () if well else (AlarmKind.DRAFT_MISMATCH,))
         telemetry.looked_after(key, lambda: 0.5)

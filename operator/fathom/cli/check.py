@@ -19,7 +19,7 @@ from fathom.cli.check_report import (
 )
 from fathom.cli.documents import AsOutput, Output, written
 from fathom.cli.live_check import WAIT_S, live_check, server_answer, with_answer
-from fathom.cli.options import Context, Kubeconfig, Namespace, names_beginning, refuse
+from fathom.cli.options import Context, Kubeconfig, Namespace, bare_name, names_beginning, refuse
 from fathom.cli.resources import (
     REFUSED,
     Files,
@@ -247,6 +247,7 @@ def check_command(
         typer.Option(
             metavar="NAME",
             autocompletion=names_beginning,
+            callback=bare_name,
             help="Instead of files: have the operator compare what a running one says with and "
             "without speculation.",
         ),

@@ -45,7 +45,9 @@ class Reported:
 
     metadata: Meta
     status: SpeculativeDeploymentStatus | None
-    """None: no operator has looked at it, or it is not a readable one."""
+    """None: no operator has reported on it, or it is not a readable one."""
+    unreadable: bool = False
+    """Whether it has one that this release cannot read."""
 
     @property
     def key(self) -> ObjectKey:
@@ -154,7 +156,9 @@ async def read_all(kube: KubePort, namespace: str) -> tuple[Reported, ...]:
 
 
 def _reported(resource: Manifest) -> Reported:
-    return Reported(Meta.model_validate(resource["metadata"]), status_in(resource))
+    status = status_in(resource)
+    unreadable = status is None and bool(resource.get("status"))
+    return Reported(Meta.model_validate(resource["metadata"]), status, unreadable)
 
 
 async def _data(kube: KubePort, namespace: str, name: str) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ class Output(StrEnum):
 
 
 AsOutput = Annotated[
-    Output, typer.Option("-o", "--output", help="text, or a document with a version.")
+    Output, typer.Option("-o", "--output", help="text; json or yaml for programs.")
 ]
 
 

@@ -195,7 +195,7 @@ def history_table(happened: Sequence[Happened], now_s: float) -> Table:
     table.add_column("WHY")
     for each in happened:
         age = ago(each.at, now_s).removesuffix(" ago")
-        table.add_row(age, each.source, each.what, Text(each.why))
+        table.add_row(Text(age), each.source, Text(each.what), Text(each.why))
     return table
 
 

@@ -75,7 +75,7 @@ async def _names(namespace: str, kubeconfig: Path | None, context: str) -> list[
         return [each.key.name for each in await read_all(kube, where)]
 
 
-def _bare(name: str | None) -> str:
+def bare_name(name: str | None) -> str:
     """The name in `NAME`, `sd/NAME` or `speculativedeployments.fathom.dev/NAME`."""
     kind, slash, bare = (name or "").rpartition("/")
     known = kind.lower().removesuffix(f".{names.GROUP}") in _KINDS
@@ -90,7 +90,7 @@ _NAME: Final = typer.Argument(
     metavar="NAME",
     help="The SpeculativeDeployment: its name, or sd/NAME.",
     autocompletion=names_beginning,
-    callback=_bare,
+    callback=bare_name,
 )
 Name = Annotated[str, _NAME]
 OptionalName = Annotated[
@@ -99,7 +99,7 @@ OptionalName = Annotated[
         metavar="NAME",
         help="The SpeculativeDeployment: its name, or sd/NAME. Default: all of the namespace.",
         autocompletion=names_beginning,
-        callback=_bare,
+        callback=bare_name,
     ),
 ]
 AllNamespaces = Annotated[
@@ -114,14 +114,14 @@ def duration(text: str) -> timedelta:
     """The value of an option, such as `30s`, `10m` or `7d`.
 
     Raises:
-        typer.BadParameter: it is none, or not longer than nothing.
+        typer.BadParameter: it is none, or not above 0.
     """
     try:
         length: timedelta = durationpy.from_str(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a duration such as 30s, 24h or 7d.") from error
     if length <= timedelta():
-        raise typer.BadParameter(f"{text!r} is not longer than nothing.")
+        raise typer.BadParameter(f"{text!r} is too short: give a duration above 0.")
     return length
 
 

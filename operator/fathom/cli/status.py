@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fathom import __version__
 from fathom.adapters.ports import KubePort, SystemClock
 from fathom.api.conditions import AlarmKind, ConditionType, Reason
 from fathom.api.status import Condition
@@ -30,6 +31,7 @@ from fathom.cli.options import (
     refuse,
     watch_cluster,
 )
+from fathom.cli.resources import REFUSED
 from fathom.cli.status_checks import CheckState, StatusCheck, holds, status_checks
 from fathom.cluster.kinds import ObjectKey
 from fathom.resource import unwatched_in_words, unwatched_since
@@ -43,7 +45,7 @@ class Headline(StrEnum):
     WELL = "is well"
     ALARMED = "serves, and an alarm is active"
     PAUSED = "is paused"
-    UNDER_WAY = "is on its way"
+    UNDER_WAY = "is changing"
     NOT_WELL = "is not well"
     UNKNOWN = "is not known to be well"
 
@@ -109,6 +111,12 @@ def wellness_of(reported: Reported, now_s: float) -> Wellness:
 
 def _not_reported(reported: Reported) -> Wellness | None:
     status, newest = reported.status, reported.metadata.generation
+    if reported.unreadable:
+        return Wellness(
+            Headline.UNKNOWN,
+            f"This fathom ({__version__}) cannot read its status: another release wrote it. Use "
+            "the fathom of the operator's release, which `fathom version` shows.",
+        )
     if status is None or not status.conditions:
         return Wellness(
             Headline.UNKNOWN,
@@ -140,8 +148,8 @@ def _progressing(reported: Reported) -> Wellness | None:
     progressing = reported.condition(ConditionType.PROGRESSING)
     if progressing is None:
         return None
-    if progressing.reason == Reason.PAUSED:
-        return Wellness(Headline.PAUSED)
+    if progressing.reason == Reason.ROLLOUT_BLOCKED:
+        return Wellness(Headline.NOT_WELL, f"{progressing.reason}: {progressing.message}")
     return Wellness(Headline.UNDER_WAY, progressing.message) if holds(progressing) else None
 
 
@@ -157,12 +165,19 @@ def _alarmed(reported: Reported) -> Wellness | None:
     return Wellness(Headline.ALARMED, " ".join(alarms)) if alarms else None
 
 
+def _paused(reported: Reported) -> Wellness | None:
+    progressing = reported.condition(ConditionType.PROGRESSING)
+    paused = progressing is not None and progressing.reason == Reason.PAUSED
+    return Wellness(Headline.PAUSED) if paused else None
+
+
 _JUDGES: Final[tuple[Callable[[Reported], Wellness | None], ...]] = (
     _not_reported,
     _degraded,
     _progressing,
     _not_ready,
     _alarmed,
+    _paused,
 )
 """In this order: the first that answers is the verdict."""
 
@@ -232,19 +247,19 @@ def status_command(
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Say whether one is well, at which depth it runs and why, and what to do.
+    """Say whether a SpeculativeDeployment is well, at which depth it runs and why, and what to do.
 
-    Without NAME: a line for each of the namespace.
+    Without NAME: a line for each SpeculativeDeployment of the namespace.
 
-    Reads the resources alone. Exit codes: 0, all are well, or paused; 1, one is not, or not yet; 2,
-    they cannot be read.
+    Reads SpeculativeDeployments and nothing else. Exit codes: 0, all are well, or paused; 1, one is
+    not, or not yet, or an alarm is active; 2, there is none, or it cannot be read.
 
     Example: fathom status kimi-k2 -n llm
     """
     if name and all_namespaces:
         refuse("Give either a NAME or -A.")
     if watch and output is not Output.TEXT:
-        refuse("Give either -w or -o: what is watched is drawn, and a document has an end.")
+        refuse("Give either -w or -o: -w redraws a screen, and -o prints once.")
     where = (
         ""
         if all_namespaces
@@ -267,6 +282,9 @@ def status_command(
         Console().print(draw(reports)) if name else print_whole(Console(), draw(reports))
     else:
         typer.echo(written(StatusList(items=reports), output))
+    if not reports:
+        # A namespace that is misspelt must not look well.
+        raise typer.Exit(REFUSED)
     raise typer.Exit(0 if all(each.well for each in reports) else 1)
 
 

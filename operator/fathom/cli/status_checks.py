@@ -3,10 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
-from fathom.api.status import COMPLETE, OFFERED, Condition, SpeculativeDeploymentStatus
+from fathom.api.status import (
+    COMPLETE,
+    OFFERED,
+    ArmState,
+    Compared,
+    Condition,
+    QualityResult,
+    SpeculativeDeploymentStatus,
+)
 from fathom.cli.cluster import Reported
 from fathom.cli.documents import Part
 from fathom.resource import (
@@ -43,6 +52,17 @@ def holds(condition: Condition) -> bool:
     return condition.status is ConditionStatus.TRUE
 
 
+_HAS_ITS_LINE: Final = frozenset({Reason.INVALID_SPEC, Reason.WEIGHTS_NOT_FETCHED})
+"""Reasons of Degraded that are the subject of another line."""
+_MEASURES_NOTHING: Final = frozenset(
+    {
+        *(Reason.NO_TRAFFIC, Reason.PODS_NOT_READY),
+        *(Reason.NO_METRICS, Reason.STALE_METRICS),
+    }
+)
+"""Reasons of Tuning with which nothing is known of the present."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Given:
     """What every check sees."""
@@ -58,6 +78,16 @@ class _Given:
         """A condition that is True; None: it is not."""
         found = self.status.condition(kind)
         return found if found is not None and holds(found) else None
+
+    @property
+    def measures(self) -> bool:
+        """Whether what was measured last is of the present."""
+        tuning, ready = (
+            self.status.condition(kind) for kind in (ConditionType.TUNING, ConditionType.READY)
+        )
+        idle = ready is not None and ready.reason == Reason.SCALED_TO_ZERO
+        blind = tuning is None or tuning.reason in _MEASURES_NOTHING
+        return bool(self.status.measured.at) and not (idle or blind)
 
     def sentence(self, condition: Condition) -> str:
         """The reason, and the message where the headline does not say it."""
@@ -81,9 +111,16 @@ def status_checks(reported: Reported, cause: str, now_s: float) -> Iterator[Stat
         cause=cause,
         now_s=now_s,
     )
-    yield _operator(given)
-    if not given.status.conditions:
-        return
+    yield _operator(given, unreadable=reported.unreadable)
+    past = bool(unwatched_since(given.status, now_s))
+    for each in _of_status(given) if given.status.conditions else ():
+        # What was fine then may not be so now.
+        forgotten = past and each.state is CheckState.OK
+        yield each.model_copy(update={"state": CheckState.UNKNOWN}) if forgotten else each
+
+
+def _of_status(given: _Given) -> Iterator[StatusCheck]:
+    yield from _degraded(given)
     yield from _spec(given)
     yield from _draft(given)
     yield from _weights(given)
@@ -94,20 +131,31 @@ def status_checks(reported: Reported, cause: str, now_s: float) -> Iterator[Stat
     yield from _alarm_checks(given)
     yield _traffic(given)
     yield from _gain(given)
+    yield from _compared(given)
+    yield from _quality(given)
     for each in given.status.left_out:
         yield StatusCheck(subject="not made", state=CheckState.UNKNOWN, text=each)
 
 
-def _operator(given: _Given) -> StatusCheck:
+def _operator(given: _Given, *, unreadable: bool) -> StatusCheck:
     status, last = given.status, given.status.last_reconcile_time
     reconciled = f"reconciled {ago(last, given.now_s)}" if last else "reported"
     state, text = CheckState.OK, f"{reconciled}, generation {status.observed_generation}"
     if not status.conditions or unwatched_since(status, given.now_s):
         state = CheckState.FAILED
         text = reconciled if status.conditions else "has not reported"
+        text = "has written a status that cannot be read here" if unreadable else text
     elif status.observed_generation < given.generation:
         state, text = CheckState.WARNING, f"{text} of {given.generation}"
     return StatusCheck(subject="operator", state=state, text=text)
+
+
+def _degraded(given: _Given) -> Iterator[StatusCheck]:
+    """What no line below has as its subject."""
+    found = given.true(ConditionType.DEGRADED)
+    if found is not None and found.reason not in _HAS_ITS_LINE:
+        text = given.sentence(found)
+        yield StatusCheck(subject="degraded", state=CheckState.FAILED, text=text)
 
 
 def _spec(given: _Given) -> Iterator[StatusCheck]:
@@ -168,14 +216,16 @@ def _rollout(given: _Given) -> Iterator[StatusCheck]:
         if progressing.reason == Reason.PAUSED:
             state = CheckState.UNKNOWN
             hint = f"`kubectl fathom resume {given.name}` ends the pause."
-        elif holds(progressing):
+        elif progressing.reason == Reason.ROLLOUT_PAUSED:
+            state = CheckState.UNKNOWN
+        elif progressing.reason != Reason.UP_TO_DATE:
             state = CheckState.WARNING
         text = given.sentence(progressing)
         yield StatusCheck(subject="rollout", state=state, text=text, hint=hint)
     if rollout is None or rollout.stage in {"", COMPLETE}:
         return
     if rollout.stage == OFFERED:
-        text = f"a rollout is offered: {rollout.message or rollout.why}"
+        text = f"a rollout is offered: {rollout.why or rollout.message}"
         hint = f"`kubectl fathom rollout {given.name}` begins it."
         yield StatusCheck(subject="upgrade", state=CheckState.UNKNOWN, text=text, hint=hint)
         return
@@ -227,33 +277,67 @@ def _alarm_checks(given: _Given) -> Iterator[StatusCheck]:
         text = f"{each.type}/{given.sentence(each)}"
         yield StatusCheck(subject="alarm", state=CheckState.WARNING, text=text)
     if not active:
-        yield StatusCheck(subject="alarms", state=CheckState.OK, text="none is active")
+        tuning = given.status.condition(ConditionType.TUNING)
+        seen = given.measures and tuning is not None and tuning.reason != Reason.STATIC
+        text = "none is active" if seen else "nothing is measured that could raise one"
+        state = CheckState.OK if seen else CheckState.UNKNOWN
+        yield StatusCheck(subject="alarms", state=state, text=text)
 
 
 def _traffic(given: _Given) -> StatusCheck:
     measured = given.status.measured
-    if not measured.at:
+    if not measured.at or measured.tokens_per_second is None:
         return StatusCheck(subject="traffic", state=CheckState.UNKNOWN, text=NOT_MEASURED)
     headroom, tpot = measured.headroom_tokens_per_second, measured.tpot_milliseconds
+    before = "" if given.measures else "not known now; last: "
     text = _joined(
-        f"{measured.tokens_per_second} tokens per second",
+        f"{before}{measured.tokens_per_second} tokens per second",
         f"batch {measured.mean_batch}" if measured.mean_batch else "",
         f"acceptance length {measured.acceptance_length}" if measured.acceptance_length else "",
         f"{tpot} ms per output token" if tpot else "",
         "" if headroom is None else f"capacity for at least {headroom} more",
         ago(measured.at, given.now_s),
     )
-    return StatusCheck(subject="traffic", state=CheckState.OK, text=text)
+    state = CheckState.OK if given.measures else CheckState.UNKNOWN
+    return StatusCheck(subject="traffic", state=state, text=text)
 
 
 def _gain(given: _Given) -> Iterator[StatusCheck]:
     gain, gained = given.status.measured.gain_percent, given.status.gained
-    text = f"{signed(gain)} % over your own depth, tokens" if gain else NOT_MEASURED
+    text = (
+        f"{signed(gain)} % tokens per second, compared with your depth, tokens"
+        if gain
+        else NOT_MEASURED
+    )
     state = CheckState.WARNING if gain.startswith("-") else CheckState.OK
-    yield StatusCheck(subject="gain", state=state if gain else CheckState.UNKNOWN, text=text)
+    known = bool(gain) and given.measures
+    yield StatusCheck(subject="gain", state=state if known else CheckState.UNKNOWN, text=text)
     if gained is not None:
-        known = CheckState.OK if gained.percent else CheckState.UNKNOWN
-        yield StatusCheck(subject="gained", state=known, text=gained_in_words(gained))
+        state = CheckState.OK if gained.percent else CheckState.UNKNOWN
+        yield StatusCheck(subject="gained", state=state, text=gained_in_words(gained))
+
+
+def _compared(given: _Given) -> Iterator[StatusCheck]:
+    """One replica that has something otherwise than the others."""
+    found = given.status.comparison
+    if found is None:
+        return
+    known = found.result in {Compared.FASTER, Compared.NO_DIFFERENCE}
+    state = CheckState.OK if known else CheckState.UNKNOWN
+    if found.result is Compared.SLOWER or found.state is ArmState.FAILED:
+        state = CheckState.WARNING
+    text = f"{found.result or found.state}: {found.message}"
+    yield StatusCheck(subject="compared", state=state, text=text)
+
+
+def _quality(given: _Given) -> Iterator[StatusCheck]:
+    found = given.status.quality
+    if found is None:
+        return
+    states = {QualityResult.LOSSLESS: CheckState.OK, QualityResult.DIFFERS: CheckState.WARNING}
+    text = f"{found.result} {ago(found.at, given.now_s)}: {found.message}"
+    state = states.get(found.result, CheckState.UNKNOWN)
+    yield StatusCheck(subject="quality", state=state, text=text)
 
 
 def _joined(*parts: str) -> str:

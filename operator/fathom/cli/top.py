@@ -44,17 +44,16 @@ class TopRow(Part):
 
     namespace: str
     name: str
-    ready: str
-    """Ready and wanted replicas, such as 2/2; empty: not known."""
-    schedule: tuple[DepthOfBatches, ...]
-    """Empty: not known."""
+    ready: str | None
+    """Ready and wanted replicas, such as 2/2."""
+    schedule: tuple[DepthOfBatches, ...] | None
     acceptance_length: float | None
     tokens_per_second: int | None
     tpot_milliseconds: float | None
     gain_percent: float | None
     measured_at: str | None
-    tuning: str
-    """Mode and what the tuner does, such as Auto/AtBest; empty: not known."""
+    tuning: str | None
+    """Mode and what the tuner does, such as Auto/AtBest."""
     last_decision: str | None
     last_decision_at: str | None
     alarms: tuple[str, ...]
@@ -87,19 +86,23 @@ def top_table(listed: Sequence[Reported], now_s: float, *, with_namespace: bool)
     return table
 
 
-def _cells(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[str | Text, ...]:
+def _cells(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[Text, ...]:
     alarms = standing(status, now_s)
     measured, decision = status.measured, status.tuning.last_decision
     tpot = measured.tpot_milliseconds
+    rate = measured.tokens_per_second if measured.at else None
+    cells = (
+        status.ready,
+        status.depth.summary,
+        measured.acceptance_length,
+        "" if rate is None else str(rate),
+        f"{tpot} ms" if tpot else "",
+        f"{measured.gain_percent}%" if measured.gain_percent else "",
+        status.tuning.summary,
+        _decision(decision) if decision else "",
+    )
     return (
-        status.ready or UNKNOWN,
-        status.depth.summary or UNKNOWN,
-        measured.acceptance_length or UNKNOWN,
-        str(measured.tokens_per_second) if measured.at else UNKNOWN,
-        f"{tpot} ms" if tpot else UNKNOWN,
-        f"{measured.gain_percent}%" if measured.gain_percent else UNKNOWN,
-        status.tuning.summary or UNKNOWN,
-        Text(_decision(decision) if decision else UNKNOWN),
+        *(Text(each or UNKNOWN) for each in cells),
         Text(", ".join(alarms) or UNKNOWN, style="red" if alarms else ""),
     )
 
@@ -124,21 +127,28 @@ def _row(reported: Reported, now_s: float) -> TopRow:
     return TopRow(
         namespace=reported.key.namespace,
         name=reported.key.name,
-        ready=status.ready,
-        schedule=tuple(
-            DepthOfBatches(first_batch=first, last_batch=last, depth=depth)
-            for first, last, depth in status.depth.schedule
-        ),
+        ready=status.ready or None,
+        schedule=_schedule(status.depth.schedule),
         acceptance_length=number(measured.acceptance_length),
         tokens_per_second=measured.tokens_per_second if measured.at else None,
         tpot_milliseconds=number(measured.tpot_milliseconds),
         gain_percent=number(measured.gain_percent),
         measured_at=measured.at or None,
-        tuning=status.tuning.summary,
+        tuning=status.tuning.summary or None,
         last_decision=_decision(decision) if decision else None,
         last_decision_at=decision.at if decision else None,
         alarms=standing(status, now_s),
         unwatched_since=unwatched_since(status, now_s) or None,
+    )
+
+
+def _schedule(ranges: Sequence[Sequence[int]]) -> tuple[DepthOfBatches, ...] | None:
+    """None: there is none, or not one of ranges."""
+    if not ranges or any(len(each) != len(DepthOfBatches.model_fields) for each in ranges):
+        return None
+    return tuple(
+        DepthOfBatches(first_batch=first, last_batch=last, depth=depth)
+        for first, last, depth in ranges
     )
 
 
@@ -157,7 +167,7 @@ def top_command(
     Example: fathom top -n llm
     """
     if watch and output is not Output.TEXT:
-        refuse("Give either -w or -o: what is watched is drawn, and a document has an end.")
+        refuse("Give either -w or -o: -w redraws a screen, and -o prints once.")
     where = ""
     if not all_namespaces:
         where = chosen_namespace(namespace, context=context, kubeconfig=kubeconfig)

@@ -255,8 +255,18 @@ def cluster_lines(found: InCluster, where: str) -> Iterator[str]:
 
 
 def _summary(pods: Sequence[PodPlugin]) -> str:
+    words = {
+        Compared.SAME: ("has this client's plugin", "have this client's plugin"),
+        Compared.ANOTHER: ("has another one", "have another one"),
+        Compared.UNKNOWN: ("mounts none", "mount none"),
+    }
     by = {each: sum(pod.compared is each for pod in pods) for each in Compared}
-    return ", ".join(f"{counted(count, 'pod')} {each}" for each, count in by.items() if count)
+    found = [
+        counted(count, f"pod {words[each][0]}", f"pods {words[each][1]}")
+        for each, count in by.items()
+        if count
+    ]
+    return ", ".join(found)
 
 
 def pods_table(pods: Sequence[PodPlugin]) -> Table:

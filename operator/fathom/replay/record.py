@@ -325,8 +325,8 @@ def _opened(wanted: _Wanted, tally: Tally) -> Iterator[RecordingWriter]:
             try:
                 yield writer
             finally:
-                if not tally.lines and file.is_file():
-                    file.unlink()
+                if not tally.lines and writer.path.is_file():
+                    writer.path.unlink()
     except FileExistsError:
         refuse(f"{file} exists: name another one by -o, or overwrite it by --force.")
     except OSError as error:

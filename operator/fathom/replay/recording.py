@@ -109,7 +109,10 @@ class RecordingWriter:
             FileExistsError: there is one, and it is not to be replaced.
             OSError: it cannot be written.
         """
-        self._raw = file.open("wb" if replace else "xb")
+        self._file = file
+        # One that is replaced stays as it is until there is something to replace it by.
+        self.path = file.with_name(f"{file.name}.part") if replace and file.is_file() else file
+        self._raw = self.path.open("wb" if replace else "xb")
         self._zipped = file.name.endswith(_GZIP_SUFFIX)
         self._member: gzip.GzipFile | None = None
 
@@ -144,11 +147,16 @@ class RecordingWriter:
             member, self._member = self._member, None
             member.close()
         self._raw.flush()
-        return self._raw.tell()
+        size = self._raw.tell()
+        if size and self.path != self._file:
+            self.path = self.path.replace(self._file)
+        return size
 
     def close(self) -> None:
         with self._raw:
             self.flush()
+        if self.path != self._file:
+            self.path.unlink(missing_ok=True)
 
 
 def page_of(points: Iterable[Point]) -> str:

@@ -54,7 +54,7 @@ class Reporter:
         tuner: TuningState,
     ) -> None:
         """Have the page and the operator's own metrics tell of a status."""
-        self._world.telemetry.reported(objects.key, status)
+        self._world.telemetry.reported(objects.key, status, self._world.clock.now_s())
         uid, resource = objects.metadata.uid, objects.resource
         shown = PassReport(
             uid=uid, manifest=resource, status=status, document=findings.document, state=tuner

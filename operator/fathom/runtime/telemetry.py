@@ -10,20 +10,23 @@ from fathom.api.conditions import AlarmKind, ConditionType, Reason
 from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument
+from fathom.times import is_over, unix_seconds
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_BLIND: Final = frozenset({Reason.NO_METRICS, Reason.STALE_METRICS, Reason.PODS_NOT_READY})
-"""Reasons with which nothing is known of the present."""
+_UTILIZATION: Final = "fathom_utilization"
+_PRESENT_WINDOWS: Final = 4.0
+"""A window with traffic that ended so many windows ago says nothing of the present."""
 _NOTHING_GAINED: Final = GainedStatus(since="")
 
 
-def _utilization(status: SpeculativeDeploymentStatus) -> str:
+def _utilization(status: SpeculativeDeploymentStatus, now_s: float) -> str:
     """Empty: unknown. `status.measured` is the last window with traffic, however long ago."""
     tuning, measured = status.condition(ConditionType.TUNING), status.measured
-    if tuning is None or tuning.reason in _BLIND:
-        return ""
-    if tuning.reason == Reason.NO_TRAFFIC:
+    if tuning is not None and tuning.reason == Reason.NO_TRAFFIC:
         return "0"
+    at_s = unix_seconds(measured.at)
+    if at_s is None or is_over(at_s, _PRESENT_WINDOWS * measured.window_seconds, now_s):
+        return ""
     served, headroom = measured.tokens_per_second, measured.headroom_tokens_per_second
     if served is None or headroom is None or not served + headroom:
         return ""
@@ -44,11 +47,6 @@ _NUMBERS: Final[tuple[tuple[str, str, Callable[[SpeculativeDeploymentStatus], st
         "fathom_headroom_tokens_per_second",
         "Tokens per second that the ready replicas could at least serve in addition.",
         lambda status: _shown(status.measured.headroom_tokens_per_second),
-    ),
-    (
-        "fathom_utilization",
-        "Tokens per second over what the ready replicas could at least serve, 0 to 1.",
-        _utilization,
     ),
     (
         "fathom_tokens_per_step",
@@ -129,6 +127,11 @@ class Telemetry:
         )
         self._shown: dict[ObjectKey, set[tuple[str, str, str]]] = {}
         self._numbers = {name: self._of_a_resource(Gauge, name, text) for name, text, _ in _NUMBERS}
+        self._numbers[_UTILIZATION] = self._of_a_resource(
+            Gauge,
+            _UTILIZATION,
+            "Tokens per second over what the ready replicas could at least serve, 0 to 1.",
+        )
         self._overdue = self._of_a_resource(
             Gauge,
             "fathom_reconcile_overdue_seconds",
@@ -167,8 +170,14 @@ class Telemetry:
         self._depth.labels(*labels, "smallest").set(document.schedule[0].depth)
         self._depth.labels(*labels, "largest").set(document.schedule[-1].depth)
 
-    def reported(self, key: ObjectKey, status: SpeculativeDeploymentStatus) -> None:
-        """Show what one pass has to say, whether or not the API server takes it."""
+    def reported(self, key: ObjectKey, status: SpeculativeDeploymentStatus, now_s: float) -> None:
+        """Show what one pass has to say, whether or not the API server takes it.
+
+        Args:
+            key: of the resource.
+            status: as it is reported.
+            now_s: Unix seconds.
+        """
         resource = (key.namespace, key.name)
         stand: set[tuple[str, str, str]] = {
             (each.type, each.status, each.reason) for each in status.conditions
@@ -179,9 +188,10 @@ class Telemetry:
         for past in self._shown.get(key, set()) - stand:
             self._conditions.remove(*resource, *past)
         self._shown[key] = stand
-        for name, _, number in _NUMBERS:
+        texts = {name: number(status) for name, _, number in _NUMBERS}
+        for name, text in (texts | {_UTILIZATION: _utilization(status, now_s)}).items():
             try:
-                value = float(number(status))
+                value = float(text)
             except ValueError:
                 # It is not known; or it was read of the cluster, where others may have written it.
                 labels = {"namespace": key.namespace, "name": key.name}

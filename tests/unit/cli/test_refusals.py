@@ -56,6 +56,8 @@ def test_a_name_may_have_its_kind_before_it(name: str, tmp_path: Path) -> None:
     assert other.exit_code == 2
     assert "deployment/kimi is no SpeculativeDeployment" in other.stderr
     assert "sd/ is no SpeculativeDeployment" in nameless.stderr
+    compared = CliRunner().invoke(app, ["check", "--live", "pod/kimi", "--kubeconfig", kubeconfig])
+    assert "pod/kimi is no SpeculativeDeployment" in compared.stderr
 
 
 def test_what_is_watched_is_no_document() -> None:

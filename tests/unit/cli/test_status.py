@@ -65,6 +65,22 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
         (reported(lastReconcileTime="2026-01-01T00:05:00Z"), Headline.WELL, ""),
         (reported(PAUSED), Headline.PAUSED, ""),
         (
+            reported(PAUSED | {"Ready": ("False", "ReplicasNotReady", "0 of 2 are ready.")}),
+            *(Headline.NOT_WELL, "0 of 2 are ready."),
+        ),
+        (
+            reported(PAUSED | {"DraftMismatch": ("True", "AcceptanceCliff", "See the draft.")}),
+            *(Headline.ALARMED, "See the draft."),
+        ),
+        (
+            reported({"Progressing": ("False", "RolloutBlocked", "a budget holds it.")}),
+            *(Headline.NOT_WELL, "RolloutBlocked: a budget holds it."),
+        ),
+        (
+            Reported(Meta(name="kimi", namespace="llm", generation=1), None, unreadable=True),
+            *(Headline.UNKNOWN, "cannot read its status: another release wrote it."),
+        ),
+        (
             reported(ROLLED_BACK | PAUSED),
             Headline.NOT_WELL,
             "RolledBack: revision r2 was rolled back. `kubectl fathom retry kimi` tries it once",
@@ -102,6 +118,10 @@ def test_the_verdict_and_its_cause(given: Reported, headline: Headline, followin
     assert found.headline is headline
     assert bool(found.cause) is bool(following)
     assert following in found.cause
+
+
+BUSY = {"at": "2026-01-01T00:05:00Z", "tokensPerSecond": 4000, "gainPercent": "6.2"}
+CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -153,6 +173,54 @@ def test_the_verdict_and_its_cause(given: Reported, headline: Headline, followin
         (
             reported({"DraftMismatch": ("True", "AcceptanceCliff", "See the draft.")}),
             *("alarm", "warning", "DraftMismatch/AcceptanceCliff", ""),
+        ),
+        (
+            reported({"Degraded": ("True", "NameTaken", "the Service is another's.")}),
+            *("degraded", "failed", "NameTaken", ""),
+        ),
+        (
+            reported({"Progressing": ("False", "RolloutBlocked", "a PDB holds it.")}),
+            *("rollout", "warning", "RolloutBlocked", ""),
+        ),
+        (
+            reported({"Progressing": ("False", "RolloutPaused", "rollout.paused.")}),
+            *("rollout", "unknown", "RolloutPaused: rollout.paused.", ""),
+        ),
+        (reported(), "alarms", "unknown", "nothing is measured that could raise one", ""),
+        (reported(measured=BUSY), "alarms", "ok", "none is active", ""),
+        (
+            reported({"Tuning": ("False", "Static", "depth stays.")}, measured=BUSY),
+            *("alarms", "unknown", "nothing is measured", ""),
+        ),
+        (reported(measured=BUSY), "traffic", "ok", "4000 tokens per second", ""),
+        (
+            reported({"Tuning": ("False", "NoTraffic", "no step.")}, measured=BUSY),
+            *("traffic", "unknown", "not known now; last: 4000 tokens per second, 25 min ago", ""),
+        ),
+        (
+            reported({"Ready": ("False", "ScaledToZero", "0 replicas.")}, measured=BUSY),
+            *("gain", "unknown", "+6.2 %", ""),
+        ),
+        (
+            reported(measured={"at": "2026-01-01T00:05:00Z"}),
+            *("traffic", "unknown", "not measured", ""),
+        ),
+        (
+            reported(quality={**CHECKED, "result": "Differs", "message": "prompt 3."}),
+            *("quality", "warning", "Differs 25 min ago: prompt 3.", ""),
+        ),
+        (
+            reported(drafting={"state": "Compared", "result": "Slower", "message": "-38 %."}),
+            *("compared", "warning", "Slower: -38 %.", ""),
+        ),
+        (
+            reported(rollout={"stage": "Offered", "message": "begins.", "why": "image: a, b."}),
+            *("upgrade", "unknown", "a rollout is offered: image: a, b."),
+            "`kubectl fathom rollout kimi` begins it.",
+        ),
+        (
+            Reported(Meta(name="kimi", namespace="llm", generation=1), None, unreadable=True),
+            *("operator", "failed", "has written a status that cannot be read here", ""),
         ),
         (reported(generation=3), "operator", "warning", "reported, generation 2 of 3", ""),
         (NEW, "operator", "failed", "has not reported", ""),
@@ -215,7 +283,7 @@ def test_one_screen() -> None:
         "✔ tuning   Auto/AtBest: The depths in force are the best known.",
         "✔ alarms   none is active",
         "✔ traffic  4321 tokens per second, batch 7.9, acceptance length 2.91, 25 min ago",
-        "✔ gain     +6.2 % over your own depth, tokens",
+        "✔ gain     +6.2 % tokens per second, compared with your depth, tokens",
     ]
 
 
@@ -282,7 +350,13 @@ def test_a_rollout_and_a_loss_are_told() -> None:
     lines = shown(given).splitlines()
 
     assert "! revision RolledBack 30 min ago, it was slower." in lines
-    assert "! gain     -1.0 % over your own depth, tokens" in lines
+    assert "! gain     -1.0 % tokens per second, compared with your depth, tokens" in lines
+
+
+def test_what_was_fine_when_it_was_last_watched_is_not_said_to_be_fine() -> None:
+    report = status_report(reported(measured=BUSY, lastReconcileTime="2026-01-01T00:01:00Z"), NOW_S)
+
+    assert {each.state for each in report.checks if each.subject != "operator"} == {"unknown"}
 
 
 def test_without_a_name_it_is_a_line_for_each() -> None:

@@ -103,6 +103,16 @@ def test_what_is_no_terminal_cuts_nothing_off(*, of_a_terminal: bool) -> None:
         assert "DraftMismatch/AcceptanceCliff" in row
 
 
+def test_brackets_are_text_and_a_schedule_that_is_none_of_ranges_is_not_known() -> None:
+    status = SpeculativeDeploymentStatus.model_validate(
+        {"ready": "[/x]2/2", "depth": {"summary": "[red]5", "schedule": [[1, 2]]}}
+    )
+    _, row, *_ = shown(top_table([listed("kimi", status)], NOW_S, with_namespace=False))
+
+    assert row.split()[:3] == ["kimi", "[/x]2/2", "[red]5"]
+    assert top_list([listed("kimi", status)], NOW_S).items[0].schedule is None
+
+
 def test_what_is_unknown_is_a_dash_and_not_zero() -> None:
     _, row, *_ = shown(
         top_table(

@@ -80,7 +80,7 @@ async def test_each_pods_plugin_is_compared_with_this_clients() -> None:
     ]
     assert lines(found) == [
         "operator  0.1.0, fathom-system/fathom, 1 of 2 replicas ready, image r/fathom:2",
-        "plugins   1 pod as this client, 1 pod another, 1 pod unknown",
+        "plugins   1 pod has this client's plugin, 1 pod has another one, 1 pod mounts none",
     ]
     assert [each.namespace for each in everywhere.pods or ()] == ["llm", "llm", "llm", "other"]
 

@@ -301,7 +301,7 @@ async def test_what_it_wrote_is_replayed(tmp_path: Path, name: str) -> None:
     [
         (["--every", "10ms"], "--every: take 1s or longer, as the API server passes on each page."),
         (["--every", "often"], "'often' is not a duration such as"),
-        (["--for", "0s"], "'0s' is not longer than nothing"),
+        (["--for", "0s"], "'0s' is too short"),
         ([], "does not exist: correct the path"),
     ],
 )

@@ -126,4 +126,10 @@ def test_an_existing_file_is_kept_unless_it_is_to_be_replaced(tmp_path: Path) ->
 
     assert file.read_text() == "kept"
     RecordingWriter(file).close()
-    assert file.read_text() == ""
+    assert file.read_text() == "kept", "nothing was written that could replace it"
+    writer = RecordingWriter(file)
+    writer.write_page(at_s=1.0, pod="a", page="up 1\n")
+    assert file.read_text() == "kept"
+    writer.close()
+    assert "up 1" in file.read_text()
+    assert [each.name for each in tmp_path.iterdir()] == ["a.jsonl"]

@@ -123,10 +123,7 @@ async def test_the_gain_is_shown_where_it_is_known(harness: LoopHarness) -> None
         (Reason.AT_BEST, 250.0, 0.8),
         (Reason.AT_BEST, 0.0, 1.0),
         (Reason.AT_BEST, None, None),
-        # The last window with traffic may be long ago.
         (Reason.NO_TRAFFIC, 250.0, 0.0),
-        (Reason.NO_METRICS, 250.0, None),
-        (Reason.STALE_METRICS, 250.0, None),
     ],
 )
 async def test_what_an_autoscaler_reads_is_absent_where_it_is_not_known(
@@ -140,6 +137,24 @@ async def test_what_an_autoscaler_reads_is_absent_where_it_is_not_known(
 
     assert shown(harness, "fathom_utilization") == utilization
     assert shown(harness, "fathom_tokens_per_step") == 1.75
+
+
+@pytest.mark.parametrize("reason", [Reason.PAUSED, Reason.MEASURING, Reason.NO_METRICS])
+async def test_the_utilization_of_a_window_long_ago_is_not_known(
+    harness: LoopHarness, reason: Reason
+) -> None:
+    """Whatever the tuner is busy with: the status keeps the last window with traffic."""
+    began_s = harness.clock.now_s()
+    measured = replace(MEASURED, at_s=began_s)
+    harness.decide = lambda snapshot: replace(
+        holding(snapshot), measured=measured, reason=reason, headroom_tokens_per_second=250.0
+    )
+    await harness.tick()
+    assert shown(harness, "fathom_utilization") == 0.8
+
+    harness.clock.at_s = began_s + 120.0
+    await harness.tick()
+    assert shown(harness, "fathom_utilization") is None
 
 
 async def test_a_gain_that_somebody_else_wrote_stops_nothing(harness: LoopHarness) -> None:
