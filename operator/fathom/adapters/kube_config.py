@@ -67,6 +67,13 @@ async def load(
             f"Context {chosen.name!r} of the kubeconfig {chosen.file} cannot be used: {error}: "
             f"{_ANOTHER}."
         ) from error
+    # The library logs that the plugin failed, and goes on as nobody in particular.
+    if chosen.plugin and not any(vars(loader).get(each) for each in ("token", "cert_file")):
+        raise NoClusterError(
+            f"{chosen.plugin}, by which the user of context {chosen.name!r} logs in, gave neither "
+            f"a token nor a certificate: install it, or run it to see why. It is named by the "
+            f"kubeconfig {chosen.file}."
+        )
     _renew_by(loader, configuration)
     return configuration
 
@@ -115,6 +122,8 @@ class _Chosen:
     name: str
     namespace: str
     """Empty: it names none."""
+    plugin: str
+    """The command by which its user logs in; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +194,9 @@ def _checked(found: _Kubeconfig, file: str, context: str) -> _Chosen:
         raise NoClusterError(
             f"Cluster {cluster!r} of the kubeconfig {file} has no server: {_ANOTHER}."
         )
-    return _Chosen(file, name, str(chosen.get("namespace") or ""))
+    plugin = found.users.get(user, {}).get("exec")
+    command = str(plugin.get("command") or "") if isinstance(plugin, dict) else ""
+    return _Chosen(file, name, str(chosen.get("namespace") or ""), command)
 
 
 def _read(path: str) -> _Kubeconfig:

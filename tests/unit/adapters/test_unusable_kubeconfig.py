@@ -64,6 +64,20 @@ async def test_a_kubeconfig_that_does_not_exist_says_who_names_it(
     assert await refused(file) == f"--kubeconfig {does_not}"
 
 
+async def test_a_plugin_that_gives_no_token_is_named_before_a_server_is_asked(
+    tmp_path: Path,
+) -> None:
+    file = kubeconfig(tmp_path, server=ELSEWHERE)
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    (user,) = content["users"]
+    kind = "client.authentication.k8s.io/v1"
+    user["user"] = {"exec": {"apiVersion": kind, "command": "no-such-plugin"}}
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+
+    with pytest.raises(kube_config.NoClusterError, match=r"^no-such-plugin, by which the user"):
+        await kube_config.load(file)
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
