@@ -246,13 +246,15 @@ async def test_what_record_wrote_is_replayed(
     namespace: TestNamespace, resource: Resource, tmp_path: Path
 ) -> None:
     file = tmp_path / "sd.jsonl.gz"
-    asked = ("record", resource.name, "-n", namespace.name, "-o", str(file))
+    here = {"kimi-k2": resource.name, "llm": namespace.name, "10m": "1s"}
+    as_in_help = [here.get(word, word) for word in examples()["record"]]
+    asked = (*as_in_help, "-o", str(file))
     await namespace.create(pod_with_page("a"), pod_with_page("b"))
     await namespace.wait_ready("a", "b")
 
-    recorded = await fathom(namespace, *asked, "--for", "1s")
-    kept = await fathom(namespace, *asked, "--for", "1s")
-    again = await fathom(namespace, *asked, "--for", "1s", "--force")
+    recorded = await fathom(namespace, *asked)
+    kept = await fathom(namespace, *asked)
+    again = await fathom(namespace, *asked, "--force")
     full = await fathom(namespace, *asked, "--force", "-o", "/dev/full")
 
     assert recorded[0] == again[0] == 0
