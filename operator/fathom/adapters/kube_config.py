@@ -113,7 +113,7 @@ def namespace(kubeconfig: Path | None, context: str = "") -> str:
     return _chosen(kubeconfig, context).namespace or "default"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Chosen:
     """A context that names a cluster, and a user or none."""
 
@@ -196,7 +196,8 @@ def _checked(found: _Kubeconfig, file: str, context: str) -> _Chosen:
         )
     plugin = found.users.get(user, {}).get("exec")
     command = str(plugin.get("command") or "") if isinstance(plugin, dict) else ""
-    return _Chosen(file, name, str(chosen.get("namespace") or ""), command)
+    namespace = str(chosen.get("namespace") or "")
+    return _Chosen(file=file, name=name, namespace=namespace, plugin=command)
 
 
 def _read(path: str) -> _Kubeconfig:
