@@ -25,6 +25,7 @@ from fathom.adapters.kube_config import NoClusterError
 from fathom.adapters.ports import KubeError, KubePort
 from fathom.api import names
 from fathom.cli.cluster import LiveResource, connected, read_all
+from fathom.cli.documents import Output
 from fathom.cli.resources import REFUSED
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.resource import SpeculativeDeployment
@@ -194,12 +195,32 @@ def on_resource(
     return key, found
 
 
-def chosen_namespace(namespace: str, *, context: str, kubeconfig: Path | None) -> str:
-    """The namespace that is named, else the context's.
+def refuse_watched_document(*, watch: bool, output: Output) -> None:
+    """Refuse -w with -o.
+
+    Raises:
+        typer.Exit: both were given; stderr says so.
+    """
+    if watch and output is not Output.TEXT:
+        refuse("Give either -w or -o: -w redraws a screen, and -o prints once.")
+
+
+def chosen_namespace(
+    namespace: str, *, everywhere: bool = False, context: str, kubeconfig: Path | None
+) -> str:
+    """The namespace that is named, else the context's; empty: all of them.
+
+    Args:
+        namespace: as it was named; empty: it was not.
+        everywhere: whether all namespaces are asked for.
+        context: of the kubeconfig; empty: its current one.
+        kubeconfig: None: as kubectl finds it.
 
     Raises:
         typer.Exit: there is no such kubeconfig or context; stderr says so.
     """
+    if everywhere:
+        return ""
     with refusing():
         return namespace or kube_config.namespace(kubeconfig, context)
 

@@ -29,6 +29,7 @@ from fathom.cli.options import (
     no_resource,
     print_whole,
     refuse,
+    refuse_watched_document,
     watch_cluster,
 )
 from fathom.cli.resources import REFUSED
@@ -258,12 +259,9 @@ def status_command(
     """
     if name and all_namespaces:
         refuse("Give either a NAME or -A.")
-    if watch and output is not Output.TEXT:
-        refuse("Give either -w or -o: -w redraws a screen, and -o prints once.")
-    where = (
-        ""
-        if all_namespaces
-        else chosen_namespace(namespace, context=context, kubeconfig=kubeconfig)
+    refuse_watched_document(watch=watch, output=output)
+    where = chosen_namespace(
+        namespace, everywhere=all_namespaces, context=context, kubeconfig=kubeconfig
     )
 
     async def read(kube: KubePort) -> tuple[StatusReport, ...]:

@@ -22,7 +22,7 @@ from fathom.cli.options import (
     from_cluster,
     no_resource,
     print_whole,
-    refuse,
+    refuse_watched_document,
     watch_cluster,
 )
 from fathom.resource import UNKNOWN, standing, unwatched_since
@@ -166,11 +166,10 @@ def top_command(
 
     Example: fathom top -n llm
     """
-    if watch and output is not Output.TEXT:
-        refuse("Give either -w or -o: -w redraws a screen, and -o prints once.")
-    where = ""
-    if not all_namespaces:
-        where = chosen_namespace(namespace, context=context, kubeconfig=kubeconfig)
+    refuse_watched_document(watch=watch, output=output)
+    where = chosen_namespace(
+        namespace, everywhere=all_namespaces, context=context, kubeconfig=kubeconfig
+    )
 
     async def read(kube: KubePort) -> tuple[Reported, ...]:
         return await read_all(kube, where)

@@ -13,7 +13,6 @@ from fathom.engine.depth import DepthDocument
 from fathom.times import is_over, unix_seconds
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_UTILIZATION: Final = "fathom_utilization"
 _PRESENT_WINDOWS: Final = 4.0
 """A window with traffic that ended so many windows ago says nothing of the present."""
 _NOTHING_GAINED: Final = GainedStatus(since="")
@@ -37,44 +36,51 @@ def _shown(number: int | None) -> str:
     return "" if number is None else str(number)
 
 
-_NUMBERS: Final[tuple[tuple[str, str, Callable[[SpeculativeDeploymentStatus], str]], ...]] = (
+_Number = Callable[[SpeculativeDeploymentStatus, float], str]
+"""Takes a status and the time (Unix seconds). Empty: unknown."""
+_NUMBERS: Final[tuple[tuple[str, str, _Number], ...]] = (
     (
         "fathom_gain_percent",
         "Tokens per second over what `tokens` would give, percent, as measured.",
-        lambda status: status.measured.gain_percent,
+        lambda status, _: status.measured.gain_percent,
     ),
     (
         "fathom_headroom_tokens_per_second",
         "Tokens per second that the ready replicas could at least serve in addition.",
-        lambda status: _shown(status.measured.headroom_tokens_per_second),
+        lambda status, _: _shown(status.measured.headroom_tokens_per_second),
+    ),
+    (
+        "fathom_utilization",
+        "Tokens per second over what the ready replicas could at least serve, 0 to 1.",
+        _utilization,
     ),
     (
         "fathom_tokens_per_step",
         "Tokens that a request got in one decode step, those without drafts included.",
-        lambda status: status.measured.tokens_per_step,
+        lambda status, _: status.measured.tokens_per_step,
     ),
     (
         "fathom_gained_gpu_hours",
         "GPU hours that `tokens` would have taken longer, since this was first measured.",
-        lambda status: (status.gained or _NOTHING_GAINED).gpu_hours,
+        lambda status, _: (status.gained or _NOTHING_GAINED).gpu_hours,
     ),
     (
         "fathom_gained_gpu_hours_error",
         "Half the width of the 95 % interval of fathom_gained_gpu_hours.",
-        lambda status: (status.gained or _NOTHING_GAINED).error_gpu_hours,
+        lambda status, _: (status.gained or _NOTHING_GAINED).error_gpu_hours,
     ),
     (
         "fathom_measured_gpu_hours",
         "Busy GPU hours of which fathom_gained_gpu_hours is the sum.",
-        lambda status: (status.gained or _NOTHING_GAINED).measured_gpu_hours,
+        lambda status, _: (status.gained or _NOTHING_GAINED).measured_gpu_hours,
     ),
     (
         "fathom_unmeasured_gpu_hours",
         "Busy GPU hours in which the gain was not measured.",
-        lambda status: (status.gained or _NOTHING_GAINED).unmeasured_gpu_hours,
+        lambda status, _: (status.gained or _NOTHING_GAINED).unmeasured_gpu_hours,
     ),
 )
-"""What of a status is a number: its metric, what that means, where it stands. Empty: unknown."""
+"""What of a status is a number: its metric, what that means, where it stands."""
 _Metric = TypeVar("_Metric", Counter, Gauge)
 
 
@@ -127,11 +133,6 @@ class Telemetry:
         )
         self._shown: dict[ObjectKey, set[tuple[str, str, str]]] = {}
         self._numbers = {name: self._of_a_resource(Gauge, name, text) for name, text, _ in _NUMBERS}
-        self._numbers[_UTILIZATION] = self._of_a_resource(
-            Gauge,
-            _UTILIZATION,
-            "Tokens per second over what the ready replicas could at least serve, 0 to 1.",
-        )
         self._overdue = self._of_a_resource(
             Gauge,
             "fathom_reconcile_overdue_seconds",
@@ -188,10 +189,9 @@ class Telemetry:
         for past in self._shown.get(key, set()) - stand:
             self._conditions.remove(*resource, *past)
         self._shown[key] = stand
-        texts = {name: number(status) for name, _, number in _NUMBERS}
-        for name, text in (texts | {_UTILIZATION: _utilization(status, now_s)}).items():
+        for name, _, number in _NUMBERS:
             try:
-                value = float(text)
+                value = float(number(status, now_s))
             except ValueError:
                 # It is not known; or it was read of the cluster, where others may have written it.
                 labels = {"namespace": key.namespace, "name": key.name}
