@@ -99,12 +99,13 @@ async def test_owned_objects_are_collected_with_their_owner(namespace: TestNames
 async def test_killed_kubelet_takes_its_pods_along_and_the_next_one_restarts_them(
     namespace: TestNamespace,
 ) -> None:
-    await namespace.create(shell_pod("stays", "date +%s%N; sleep 600"))
+    def starts() -> int:
+        return len(namespace.output("stays").split())
+
+    await namespace.create(shell_pod("stays", "echo started; sleep 600"))
     await namespace.wait_ready("stays")
+    # Ready says that its process runs, not that the process has printed yet.
+    await until(lambda: starts() == 1, "the pod's first start")
     namespace.cluster.restart_kubelet()
-
-    async def started_twice() -> bool:
-        return len(namespace.output("stays").split()) == 2
-
-    await until(started_twice, "the pod's second start")
+    await until(lambda: starts() == 2, "the pod's second start")
     await namespace.wait_ready("stays")
