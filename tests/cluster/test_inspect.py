@@ -331,7 +331,7 @@ async def test_names_are_completed(namespace: TestNamespace, resource: Resource)
     words = ("status", f"--kubeconfig={namespace.cluster.kubeconfig}", "-n", namespace.name, "s")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c"),
-        "from fathom.kubectl_plugin import kubectl_complete_fathom as it; it()",
+        "from fathom.__main__ import kubectl_complete_fathom as it; it()",
         *words,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -1,6 +1,8 @@
 """Both metrics sources against the same exporters: pods' own pages, and a real Prometheus."""
 
 import asyncio
+import ipaddress
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from pydantic import JsonValue
+from yarl import URL
 
 from fathom.adapters.exposition import counters
 from fathom.adapters.http import http_session
@@ -16,10 +19,16 @@ from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample, SystemClock
 from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
 from fathom.adapters.prometheus_metrics import PrometheusMetrics
+from fathom.adapters.prometheus_sources import FRESH_S, SourceLogin, read_sources
+from fathom.api.spec import MetricsSpec, PrometheusSpec
 from fathom.cluster.kinds import ObjectKey
 from fathom.measurement.counters import PodCounters
 from fathom.measurement.deltas import delta
+from fathom.runtime.ports import MetricsSources
+from local_cluster.control_plane.credentials import Credentials, create_credentials
+from local_cluster.prometheus import prometheus_process
 from support.engine_page import FakeEngine
+from support.loop_harness import ManualClock
 from support.prometheus import running_prometheus
 from support.waiting import GUARD_S, until
 
@@ -300,6 +309,142 @@ async def test_the_past_is_told_scrape_by_scrape(exporters: Exporters, tmp_path:
     assert tokens == sorted(tokens)
     assert tokens[0] < tokens[-1]
     assert looks[-1].cells.keys() == exporters.engines[pod].cells.keys()
+
+
+FIRST, SECOND = "first-password", "second-password"
+HASHES = {
+    FIRST: "$2b$04$Knim6yre0mv.uNiX/dIM8.PymKs9RNUBezm.GhI8LxHPSIIwlmmRu",
+    SECOND: "$2b$04$WOVd6XIDa.w2xWyJnuytCeygNOb7pCWIeFPGrITHMGhv24a4K0KPO",
+}
+"""By bcrypt, at its cheapest."""
+
+
+@dataclass
+class Guarded:
+    """The files of a Prometheus behind TLS and a password, and of who knows them."""
+
+    folder: Path
+
+    def certify(self, name: str) -> Credentials:
+        here = ipaddress.IPv4Address("127.0.0.1")
+        return create_credentials(
+            self.folder / name, cluster=name, address=here, port=1, service=here
+        )
+
+    def asks_for(self, password: str, certificate: Credentials) -> Path:
+        """Prometheus reads it anew at each request."""
+        web = self.folder / "web.json"
+        tls = {
+            "cert_file": str(certificate.server_certificate),
+            "key_file": str(certificate.server_key),
+        }
+        users = {"fathom": HASHES[password]}
+        new = web.with_suffix(".new")
+        new.write_text(json.dumps({"tls_server_config": tls, "basic_auth_users": users}))
+        return new.replace(web)
+
+    def sends(self, password: str, certificate: Credentials) -> None:
+        (self.folder / "username").write_text("fathom\n")
+        (self.folder / "password").write_text(f"{password}\n")
+        (self.folder / "ca.crt").write_text(certificate.ca_certificate.read_text())
+
+    def login(self, url: str, clock: ManualClock) -> SourceLogin:
+        file = self.folder / "sources.json"
+        files = {
+            f"{key}File": str(self.folder / name)
+            for key, name in (("username", "username"), ("password", "password"), ("ca", "ca.crt"))
+        }
+        one = {"name": "central", "url": url, "namespaces": [NAMESPACE], **files}
+        file.write_text(json.dumps({"sources": [one]}))
+        return read_sources(file, clock).login(PrometheusSpec(source="central"), NAMESPACE)
+
+
+async def test_a_guarded_prometheus_is_read_while_its_login_and_certificate_change(
+    exporters: Exporters, tmp_path: Path
+) -> None:
+    guarded, clock = Guarded(tmp_path), ManualClock()
+    old, new = guarded.certify("old"), guarded.certify("new")
+    web = guarded.asks_for(FIRST, old)
+    guarded.sends(FIRST, old)
+    with prometheus_process(250, jobs(exporters), tmp_path, web=web) as url:
+        async with http_session(8) as session:
+            login = guarded.login(url, clock)
+            source = PrometheusMetrics(
+                session, url, timeout_s=GUARD_S, lookback_s=LOOKBACK_S, login=login
+            )
+
+            async def cause() -> str:
+                found = {
+                    each.cause for each in (await source.sample(exporters.endpoints())).failures
+                }
+                return ", ".join(sorted(found))
+
+            await sampled(source, exporters, shows_all(exporters), "the counters")
+
+            # Who knows nothing of it.
+            plain = PrometheusMetrics(session, url, timeout_s=GUARD_S)
+            (unread, _) = (await plain.sample(exporters.endpoints())).failures
+            assert "its certificate is signed by nobody who is trusted" in unread.cause
+
+            guarded.asks_for(SECOND, old)
+            assert "it does not take the login of source central (HTTP status 401)" in await cause()
+            guarded.sends(SECOND, old)
+            await sampled(source, exporters, shows_all(exporters), "the second login is taken")
+
+            guarded.asks_for(SECOND, new)
+            guarded.sends(SECOND, new)
+            clock.at_s += FRESH_S
+            await sampled(source, exporters, shows_all(exporters), "the new certificate is trusted")
+
+
+async def test_a_token_and_a_tenant_pass_a_gate_in_front_of_a_prometheus(
+    exporters: Exporters, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("one")
+    limited = asyncio.Event()
+
+    async def gate(request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != "Bearer one":
+            return web.Response(status=401)
+        if request.headers.get("X-Scope-OrgID") != "ml":
+            return web.Response(status=403)
+        if limited.is_set():
+            return web.Response(status=429)
+        path = f"{behind}{request.path_qs.removeprefix('/prometheus')}"
+        async with session.get(URL(path, encoded=True), headers=request.headers) as answer:
+            return web.Response(body=await answer.read(), status=answer.status)
+
+    app = web.Application()
+    app.router.add_get("/prometheus/api/v1/query", gate)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    file = tmp_path / "sources.json"
+    one = {
+        "name": "central",
+        "url": f"http://127.0.0.1:{runner.addresses[0][1]}/prometheus/",
+        "namespaces": ["*"],
+        "tokenFile": str(tmp_path / "token"),
+        "tenants": {NAMESPACE: ["ml"], "web": ["web"]},
+    }
+    file.write_text(json.dumps({"sources": [one]}))
+    clock = ManualClock()
+    async with running_prometheus(jobs(exporters), tmp_path) as behind, http_session(8) as session:
+        found = MetricsSources(session, session, clock, read_sources(file, clock))
+        spec = MetricsSpec.model_validate({"prometheus": {"source": "central"}})
+
+        async def cause(namespace: str) -> str:
+            return (await found.of(spec, namespace).sample(exporters.endpoints())).failures[0].cause
+
+        ours = found.of(spec, NAMESPACE)
+        await sampled(ours, exporters, shows_all(exporters), "the counters")
+        assert "may not query it (HTTP status 403)" in await cause("web")
+        limited.set()
+        assert "asked more often than it allows (HTTP status 429)" in await cause(NAMESPACE)
+        (tmp_path / "token").write_text("another")
+        clock.at_s += FRESH_S
+        assert "it does not take the login of source central" in await cause(NAMESPACE)
+    await runner.cleanup()
 
 
 async def test_pods_that_answer_too_late_are_a_failure(exporters: Exporters) -> None:

@@ -122,6 +122,15 @@ CASES: Final[Mapping[str, Case]] = {
     "metrics.source": Case("Pods", unseen="Auto is Pods where no URL is given"),
     "metrics.prometheusURL": Case("http://prometheus:9090", unseen="it is read, not written"),
     "metrics.prometheusLabels": Case({"cluster": "eu"}, unseen="it is read by, not written"),
+    "metrics.prometheus.source": Case(
+        "west", {"metrics.prometheus": {"source": "east"}}, unseen="it is read, not written"
+    ),
+    "metrics.prometheus.labels": Case(
+        {"cluster": "eu"}, {"metrics.prometheus": {"source": "east"}}, unseen="as prometheusLabels"
+    ),
+    "metrics.prometheus.tenant": Case(
+        "ml", {"metrics.prometheus": {"source": "east"}}, unseen="it is read as, not written"
+    ),
     "metrics.podMonitor": Case("Never"),
     "metrics.podMonitorLabels": Case({"release": "one"}),
     "rollout.maxUnavailable": Case(2),

@@ -22,6 +22,8 @@ class BadServer:
     answer: Answer
     asked: list[str] = field(default_factory=list)
     """Path and query of each request."""
+    heads: list[str] = field(default_factory=list)
+    """All of each request but its first line, in small letters."""
     sent_bytes: int = 0
     open: int = 0
     """Connections that stand now."""
@@ -39,6 +41,7 @@ class BadServer:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             self.asked.append(head.split(b" ", 2)[1].decode())
+            self.heads.append(head.partition(b"\r\n")[2].decode().lower())
             await self.answer(self, writer)
         self.open -= 1
         writer.close()

@@ -180,7 +180,7 @@ class LoopHarness:
         async def served() -> ServedApis:
             return await self.kube.served()
 
-        def metrics_for(_: object) -> MetricsPort:
+        def metrics_for(_: object, __: str) -> MetricsPort:
             return self.metrics
 
         self.world = World(

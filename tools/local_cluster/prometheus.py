@@ -71,7 +71,11 @@ def find_promtool() -> Path:
 
 @contextmanager
 def prometheus_process(
-    every_ms: int, jobs: Sequence[Mapping[str, JsonValue]], folder: Path
+    every_ms: int,
+    jobs: Sequence[Mapping[str, JsonValue]],
+    folder: Path,
+    *,
+    web: Path | None = None,
 ) -> Iterator[str]:
     """One that scrapes as often as that; its URL. It may not answer yet.
 
@@ -79,6 +83,7 @@ def prometheus_process(
         every_ms: between two scrapes.
         jobs: its `scrape_configs`.
         folder: for its files.
+        web: its web configuration, with its certificate and users; None: it speaks plain HTTP.
 
     Raises:
         LocalClusterError: there is none, and none can be had.
@@ -95,12 +100,13 @@ def prometheus_process(
                 f"--config.file={config}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
+                *([] if web is None else [f"--web.config.file={web}"]),
             ],
             stdout=log,
             stderr=log,
         )
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"{'http' if web is None else 'https'}://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait()

@@ -43,3 +43,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
 {{- end -}}
+
+{{/* What `fathom run --prometheus-sources` reads: logins are named by their files. */}}
+{{- define "fathom.prometheusSources" -}}
+{{- $sources := list -}}
+{{- range .Values.prometheus.sources -}}
+{{- $folder := printf "/etc/fathom/prometheus/%s" .name -}}
+{{- $source := pick . "name" "url" "namespaces" "headers" "tenantHeader" "tenants" -}}
+{{- if or .tokenFile .projectedToken -}}
+{{- $_ := set $source "tokenFile" (printf "%s/token" $folder) -}}
+{{- end -}}
+{{- if .basicAuth -}}
+{{- $_ := set $source "usernameFile" (printf "%s/username" $folder) -}}
+{{- $_ := set $source "passwordFile" (printf "%s/password" $folder) -}}
+{{- end -}}
+{{- if .ca -}}
+{{- $_ := set $source "caFile" (printf "%s/ca.crt" $folder) -}}
+{{- end -}}
+{{- $sources = append $sources $source -}}
+{{- end -}}
+{{- dict "sources" $sources | toJson -}}
+{{- end -}}

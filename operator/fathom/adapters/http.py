@@ -10,11 +10,13 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Final
 
 import aiohttp
 
 _PLAIN: Final = "identity"
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class BadAnswerError(Exception):
@@ -23,6 +25,18 @@ class BadAnswerError(Exception):
 
 class NoAnswerError(BadAnswerError):
     """Nothing came, or not all of it in time: whoever waits for it waits long."""
+
+
+class RefusedError(BadAnswerError):
+    """It answers with a status that is not 200.
+
+    Attributes:
+        status: the HTTP status.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(refusal(status))
+        self.status = status
 
 
 class TooLargeError(BadAnswerError):
@@ -94,6 +108,8 @@ async def whole_answer(
     connect_s: float | None = None,
     room: Room | None = None,
     params: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
+    tls: ssl.SSLContext | None = None,
 ) -> bytes:
     """GET, and the body of an answer that says 200. Redirects are not followed. Idempotent.
 
@@ -105,9 +121,12 @@ async def whole_answer(
         connect_s: seconds of them until there is a connection; None: as many as for all of it.
         room: shared with other answers that are read at the same time; None: as much as it takes.
         params: of the query.
+        headers: to send besides.
+        tls: whom to trust; None: whom this machine trusts.
 
     Raises:
         NoAnswerError: it took too long.
+        RefusedError: its status is another one.
         BadAnswerError: there is no such answer.
     """
     room = room or Room(2 * most_bytes)
@@ -116,12 +135,13 @@ async def whole_answer(
         async with session.get(
             url,
             params=params,
-            headers={"Accept-Encoding": _PLAIN},
+            headers={**headers, "Accept-Encoding": _PLAIN},
+            ssl=tls or True,
             timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=connect_s),
             allow_redirects=False,
         ) as response:
             if response.status != HTTPStatus.OK:
-                raise BadAnswerError(refusal(response.status))
+                raise RefusedError(response.status)
             _refuse_packed(response)
             async for chunk in response.content.iter_any():
                 room.fill(body, chunk)
@@ -169,6 +189,8 @@ def cause_of(error: Exception) -> str:
             why = str(error)
         case aiohttp.ClientConnectorDNSError():
             why = "its name cannot be resolved"
+        case aiohttp.ClientConnectorCertificateError():
+            why = "its certificate is signed by nobody who is trusted, or for another name"
         case aiohttp.ClientSSLError() | ssl.SSLError():
             why = "no TLS connection comes about"
         case aiohttp.ClientConnectorError(errno=int(number)) if number > 0:

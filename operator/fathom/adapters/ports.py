@@ -308,7 +308,8 @@ class SystemClock:
 
 
 def choose(metrics: MetricsSpec) -> MetricsSource:
-    """Where counters come from, Auto resolved: Prometheus if a URL is given, else the pods."""
+    """Where counters come from, Auto resolved: Prometheus if one is given, else the pods."""
     if metrics.source is not MetricsSource.AUTO:
         return metrics.source
-    return MetricsSource.PROMETHEUS if metrics.prometheus_url else MetricsSource.PODS
+    given = metrics.prometheus_url or metrics.prometheus
+    return MetricsSource.PROMETHEUS if given else MetricsSource.PODS

@@ -21,8 +21,10 @@ from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.adapters.prometheus_query import (
     LABEL_PAIRS,
     NO_LABELS,
+    Login,
     PrometheusAnswerTooLargeError,
     PrometheusQuery,
+    PrometheusRefusedError,
     PrometheusUnreadableError,
     Series,
     any_of,
@@ -69,6 +71,7 @@ class PrometheusMetrics:
         *,
         timeout_s: float = TIMEOUT_S,
         labels: Mapping[str, str] = NO_LABELS,
+        login: Login | None = None,
         lookback_s: int = LOOKBACK_S,
         largest_answer_bytes: int = LARGEST_ANSWER_BYTES,
         looks_at_once: int = LOOKS_AT_ONCE,
@@ -81,6 +84,7 @@ class PrometheusMetrics:
             url: base URL of the Prometheus.
             timeout_s: seconds one look may take, with all its queries and the wait for a turn.
             labels: that every series of these pods has there.
+            login: sent to this URL; None: none.
             lookback_s: age in seconds beyond which a pod's last sample is not reported at all.
             largest_answer_bytes: of one query.
             looks_at_once: looks that ask at the same time.
@@ -93,6 +97,7 @@ class PrometheusMetrics:
             most_bytes=largest_answer_bytes,
             room=room or Room(ROOM_BYTES),
             labels=labels,
+            login=login,
         )
         self._timeout_s = timeout_s
         self._lookback_s = lookback_s
@@ -103,6 +108,7 @@ class PrometheusMetrics:
         found: list[PodCounters] = []
         failures: list[Unread] = []
         left = list(pods)
+        refused = False
         why = f"it is still busy with earlier questions after {self._timeout_s:g} s"
         try:
             async with asyncio.timeout(self._timeout_s), self._turns:
@@ -116,10 +122,10 @@ class PrometheusMetrics:
             cause = str(self._query.unreadable(why))
         except PrometheusUnreadableError as error:
             # It would say the same of the others, only later.
-            cause = str(error)
+            cause, refused = str(error), isinstance(error, PrometheusRefusedError)
         else:
             return Sample(tuple(found), tuple(failures))
-        failures.extend(Unread(pod.pod, cause) for pod in left)
+        failures.extend(Unread(pod.pod, cause, refused) for pod in left)
         return Sample(tuple(found), tuple(failures))
 
     async def _read(self, pods: Sequence[PodEndpoint]) -> Sample:

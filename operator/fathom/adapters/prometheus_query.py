@@ -2,18 +2,26 @@
 
 import json
 import re
+import ssl
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from http import HTTPStatus
 from ipaddress import ip_address
 from math import isfinite
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from fathom.adapters.http import BadAnswerError, Room, TooLargeError, whole_answer
+from fathom.adapters.http import (
+    BadAnswerError,
+    RefusedError,
+    Room,
+    TooLargeError,
+    whole_answer,
+)
 from fathom.adapters.series import FAMILIES
 
 POD_LABELS: Final = ("pod", "kubernetes_pod_name")
@@ -27,8 +35,54 @@ class PrometheusUnreadableError(Exception):
     """There is no usable answer; the message says where and why, without the full stop."""
 
 
+class PrometheusRefusedError(PrometheusUnreadableError):
+    """It wants another login, other rights, or fewer questions: somebody must change something."""
+
+
 class PrometheusAnswerTooLargeError(PrometheusUnreadableError):
     """Its answer is larger than one may be; one to a smaller question may do."""
+
+
+class NoLoginError(Exception):
+    """A login cannot be had; the message says why, as half a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What is sent with a question."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    tls: ssl.SSLContext | None = None
+    """Whom to trust; None: whom this machine trusts."""
+
+
+NOTHING: Final = Credentials()
+
+
+class Login(Protocol):
+    """The credentials for one address."""
+
+    @property
+    def whose(self) -> str:
+        """What they are, for sentences, such as "the login of source central"."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """Where they are set, for sentences."""
+        ...
+
+    async def credentials(self) -> Credentials:
+        """As they are now.
+
+        Raises:
+            NoLoginError: they cannot be had.
+        """
+        ...
+
+    def refused(self) -> None:
+        """They were not taken: others may be there by now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +123,7 @@ class PrometheusQuery:
         most_bytes: int,
         room: Room,
         labels: Mapping[str, str] = NO_LABELS,
+        login: Login | None = None,
     ) -> None:
         """Borrow a session; the caller closes it.
 
@@ -79,6 +134,7 @@ class PrometheusQuery:
             most_bytes: of one answer.
             room: shared with other answers that are read at the same time.
             labels: that every series has to have, beside what a question names.
+            login: sent to this URL; None: none.
         """
         self.where = f"Prometheus at {_host(url)}"
         self._session = session
@@ -86,6 +142,7 @@ class PrometheusQuery:
         self._timeout_s = timeout_s
         self._most_bytes = most_bytes
         self._room = room
+        self._login = login
         self.labels = labels
         self._of_all = [(label, any_of([value])) for label, value in labels.items()]
 
@@ -107,11 +164,13 @@ class PrometheusQuery:
 
         Raises:
             PrometheusAnswerTooLargeError: its answer is larger than one may be.
-            PrometheusUnreadableError: it is away, too slow, refuses, or is no Prometheus.
+            PrometheusRefusedError: its status is 401, 403 or 429, or there is no login to send.
+            PrometheusUnreadableError: it is away, too slow, or is no Prometheus.
         """
         query = selector([*patterns.items(), *self._of_all], lookback_s, families)
         time = {} if at_s is None else {"time": str(at_s)}
         try:
+            sent = NOTHING if self._login is None else await self._login.credentials()
             answer = await whole_answer(
                 self._session,
                 self._url,
@@ -119,19 +178,46 @@ class PrometheusQuery:
                 most_bytes=self._most_bytes,
                 timeout_s=self._timeout_s,
                 room=self._room,
+                headers=sent.headers,
+                tls=sent.tls,
             )
             return tuple(_series_of(answer))
         except TooLargeError as error:
             raise PrometheusAnswerTooLargeError(self._unreadable(str(error))) from error
+        except RefusedError as error:
+            raise self._refused(error) from error
+        except NoLoginError as error:
+            raise PrometheusRefusedError(self._unreadable(str(error))) from error
         except BadAnswerError as error:
             raise self.unreadable(str(error)) from error
         except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             raise self.unreadable(
-                "its answer is not a Prometheus's; check the URL (metrics.prometheusURL)"
+                f"its answer is not a Prometheus's; check the URL ({self._set_at})"
             ) from error
 
     def unreadable(self, why: str) -> PrometheusUnreadableError:
         return PrometheusUnreadableError(self._unreadable(why))
+
+    @property
+    def _set_at(self) -> str:
+        return "metrics.prometheusURL" if self._login is None else self._login.where
+
+    def _refused(self, error: RefusedError) -> PrometheusUnreadableError:
+        """Who has to do what about this status."""
+        login = self._login
+        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+            cause, cure = "it is asked more often than it allows", "raise its limit"
+        elif error.status not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            return self.unreadable(str(error))
+        elif login is None:
+            cause, cure = "it asks for a login", "name a source in metrics.prometheus"
+        elif error.status == HTTPStatus.UNAUTHORIZED:
+            login.refused()
+            cause, cure = f"it does not take {login.whose}", f"correct it ({login.where})"
+        else:
+            cause, cure = f"{login.whose} may not query it", "give it the right to"
+        why = f"{cause} (HTTP status {error.status}); {cure}"
+        return PrometheusRefusedError(self._unreadable(why))
 
     def _unreadable(self, why: str) -> str:
         return f"{self.where} cannot be read: {why}"

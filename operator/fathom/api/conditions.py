@@ -112,6 +112,7 @@ class Reason(StrEnum):
     PINNED = "Pinned"
     HOLDING = "Holding"
     NO_METRICS = "NoMetrics"
+    METRICS_REFUSED = "MetricsRefused"
     NO_TRAFFIC = "NoTraffic"
     STALE_METRICS = "StaleMetrics"
     PODS_NOT_READY = "PodsNotReady"

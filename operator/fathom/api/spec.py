@@ -214,17 +214,30 @@ class CacheSpec(ApiModel):
         return bool(self.claim_name or self.size)
 
 
+class PrometheusSpec(ApiModel):
+    """A Prometheus that asks for a login, which whoever installed the operator has configured."""
+
+    source: Annotated[str, Field(min_length=1, max_length=63)]
+    """Its name in the operator's configuration (`prometheus.sources` of the chart)."""
+    labels: Annotated[Texts, Field(max_length=16)] = Field(default_factory=dict)
+    """Labels of all series of this cluster there, such as `cluster: eu-1`."""
+    tenant: Annotated[str, Field(max_length=150)] = ""
+    """As which tenant it is asked, of those that this namespace may be; empty: the only one."""
+
+
 class MetricsSpec(ApiModel):
     """Where measurements come from."""
 
     source: MetricsSource = MetricsSource.AUTO
-    """Pods reads the pods' own /metrics; Prometheus queries `prometheusURL`; Auto takes
-    Prometheus if a URL is given, else the pods."""
+    """Pods reads the pods' own /metrics; Prometheus queries `prometheusURL` or the source in
+    `prometheus`; Auto takes Prometheus if one of them is given, else the pods."""
     prometheus_url: Annotated[str, Field(max_length=2048, alias="prometheusURL")] = ""
-    """Base URL of a Prometheus that scrapes the pods."""
+    """Base URL of a Prometheus that scrapes the pods and asks for no login."""
     prometheus_labels: Annotated[Texts, Field(max_length=16)] = Field(default_factory=dict)
     """Labels of all series of this cluster there, such as `cluster: eu-1`, for a Prometheus that
     holds several clusters."""
+    prometheus: PrometheusSpec | None = None
+    """A Prometheus that asks for a login, in place of `prometheusURL` and `prometheusLabels`."""
     pod_monitor: AutoOrNever = AutoOrNever.AUTO
     """Whether to create a PodMonitor where the cluster has that API."""
     pod_monitor_labels: Texts = Field(default_factory=dict)

@@ -57,7 +57,7 @@ _HAS_ITS_LINE: Final = frozenset({Reason.INVALID_SPEC, Reason.WEIGHTS_NOT_FETCHE
 _MEASURES_NOTHING: Final = frozenset(
     {
         *(Reason.NO_TRAFFIC, Reason.PODS_NOT_READY),
-        *(Reason.NO_METRICS, Reason.STALE_METRICS),
+        *(Reason.NO_METRICS, Reason.METRICS_REFUSED, Reason.STALE_METRICS),
     }
 )
 """Reasons of Tuning with which nothing is known of the present."""

@@ -220,6 +220,8 @@ class Unread:
     pod: str
     cause: str
     """A sentence's second half, and nothing that a server said."""
+    refused: bool = False
+    """Whether the Prometheus is there and refuses the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +260,15 @@ class UnreadPods:
         return UnreadPods({each: seen for each, seen in merged.items() if each.pod in pods})
 
     @property
+    def refused(self) -> bool:
+        """Whether a Prometheus refuses the operator."""
+        return any(each.refused for each in self._told())
+
+    @property
     def sentence(self) -> str:
         """Pods and causes, the first of each and a count of the rest; empty: all can be read."""
         pods: defaultdict[str, list[str]] = defaultdict(list)
-        for each in sorted(each for each, seen in self._seen.items() if seen.looks >= _TOLD_AFTER):
+        for each in self._told():
             pods[each.cause].append(each.pod)
         if not pods:
             return ""
@@ -269,6 +276,12 @@ class UnreadPods:
         rest = len(told) - _MOST_CAUSES
         more = f"; others for {counted(rest, 'more reason')}" if rest > 0 else ""
         return f"Metrics not read: {'; '.join(told[:_MOST_CAUSES])}{more}."
+
+    def _told(self) -> list[Unread]:
+        return sorted(each for each, seen in self._seen.items() if seen.looks >= _TOLD_AFTER)
+
+
+ALL_READ: Final = UnreadPods()
 
 
 def _listed(names: list[str]) -> str:

@@ -279,7 +279,7 @@ def concluded(
         snapshot.now_s,
         state.tuning,
         state.measured,
-        unread=state.unread.sentence,
+        unread=state.unread,
     )
     state = replace(state, fetch=fetch.seen)
     if came.decided:

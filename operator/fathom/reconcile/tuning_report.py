@@ -7,6 +7,7 @@ from fathom.api.choices import TuningMode
 from fathom.api.conditions import ConditionStatus, Reason
 from fathom.api.status import DecisionStatus, GainedStatus, MeasuredStatus, TuningStatus
 from fathom.cluster.events import Event, Severity
+from fathom.measurement.counters import ALL_READ, UnreadPods
 from fathom.reconcile.status_input import Finding
 from fathom.times import rfc3339
 from fathom.tuning.gains import Gained
@@ -51,7 +52,7 @@ def report(
     before: TuningStatus,
     measured_before: MeasuredStatus,
     *,
-    unread: str = "",
+    unread: UnreadPods = ALL_READ,
 ) -> TuningReport:
     """Put one decision into words; only a notable one enters the history.
 
@@ -61,11 +62,12 @@ def report(
         now_s: Unix seconds.
         before: status.tuning as it is.
         measured_before: status.measured as it is; it stays while nothing new was measured.
-        unread: whose metrics cannot be read, and why, as a sentence; empty: all can.
+        unread: whose metrics cannot be read, and why.
     """
+    reason, message = _found(decision, unread)
     works = decision.reason in _WORKING
     tuning = TuningStatus(
-        summary=f"{mode}/{decision.reason}",
+        summary=f"{mode}/{reason}",
         last_decision=before.last_decision,
         history=before.history,
     )
@@ -79,13 +81,21 @@ def report(
     return TuningReport(
         finding=Finding(
             ConditionStatus.TRUE if works else ConditionStatus.FALSE,
-            decision.reason,
-            f"{decision.message} {unread}".rstrip(),
+            reason,
+            message,
         ),
         tuning=tuning,
         measured=_measured(decision) or measured_before,
         events=(_event(decision),) if decision.notable else (),
     )
+
+
+def _found(decision: TuningDecision, unread: UnreadPods) -> tuple[Reason, str]:
+    """Reason and message of the Tuning condition."""
+    if decision.reason is not Reason.NO_METRICS:
+        return decision.reason, f"{decision.message} {unread.sentence}".rstrip()
+    reason = Reason.METRICS_REFUSED if unread.refused else Reason.NO_METRICS
+    return reason, f"{unread.sentence} {decision.message}".lstrip()
 
 
 def _entry(decision: TuningDecision, now_s: float) -> DecisionStatus:

@@ -262,7 +262,7 @@ class Loop:
         self, found: Intended, wanted: SpeculativeDeployment, objects: Objects
     ) -> tuple[LoopState, Observed]:
         """Measure what the step goes by."""
-        metrics = self._world.metrics_for(wanted.spec.metrics)
+        metrics = self._world.metrics_for(wanted.spec.metrics, objects.metadata.namespace)
         sample = await read_metrics(metrics, objects.leaders)
         snapshot = Snapshot(
             now_s=self._world.clock.now_s(),

@@ -3,11 +3,10 @@
 import asyncio
 import os
 import signal
-import uuid
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from socket import gethostname, has_dualstack_ipv6
+from socket import has_dualstack_ipv6
 from typing import Annotated, Final
 
 import structlog
@@ -23,6 +22,7 @@ from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.kube import Kube
 from fathom.adapters.pod_metrics import AT_ONCE, FetchMetrics
 from fathom.adapters.ports import KubePort, SystemClock
+from fathom.adapters.prometheus_sources import SourcesError, read_sources
 from fathom.build import version_and_build
 from fathom.engine.plugin import plugin_bundle
 from fathom.fetch.state import fetch_program
@@ -42,7 +42,7 @@ from fathom.runtime.process_limits import (
     short_collections,
 )
 from fathom.runtime.telemetry import Telemetry
-from fathom.runtime.tenure import FencedKube, Leader, Tenure
+from fathom.runtime.tenure import FencedKube, Leader, Tenure, this_operator
 from fathom.text import counted
 from fathom.tuning.tuner import decide
 
@@ -102,7 +102,8 @@ def run(options: RunOptions) -> int:
     """Run the operator until SIGTERM or SIGINT; what runs in the cluster is left as it is.
 
     Returns:
-        Exit code: 0 after a signal; 1 if the lease was lost or no cluster can be reached.
+        Exit code: 0 after a signal; 1 if the lease was lost, or there is no cluster to be reached
+            or no configuration to be read.
     """
     configure_logs(options.log_format)
     make_room_for_deep_json()
@@ -120,7 +121,7 @@ def exit_code(operating: Coroutine[None, None, None]) -> int:
     """Run until it ends; the exit code that says how: see `run`."""
     try:
         asyncio.run(operating)
-    except (LeadershipLostError, kube_config.NoClusterError) as error:
+    except (LeadershipLostError, kube_config.NoClusterError, SourcesError) as error:
         _log.error("stopped", reason=str(error))
         return 1
     except asyncio.CancelledError:
@@ -132,7 +133,8 @@ async def _operate(options: RunOptions) -> None:
     # A proxy to the hub does not know the cluster's own addresses, and NO_PROXY takes no ranges.
     configuration = await kube_config.load(options.kubeconfig, as_operator=True)
     version = await asyncio.to_thread(version_and_build)
-    clock, who = SystemClock(), _identity()
+    clock, who = SystemClock(), this_operator()
+    with_login = read_sources(options.prometheus_sources, clock)
     children = ChildCache(clock, options.namespaces)
     # Each watch keeps a connection for itself.
     configuration.connection_pool_maxsize += len(children)
@@ -152,7 +154,7 @@ async def _operate(options: RunOptions) -> None:
         kube: KubePort = Kube(api)
         if options.leader_elect:
             kube = FencedKube(kube, lambda: tenure.holds)
-        sources = MetricsSources(session, prometheus, clock)
+        sources = MetricsSources(session, prometheus, clock, with_login)
         models = ModelCache(HuggingFaceHub(without_access=_WITHOUT_ACCESS), clock)
         served = ServedCache(kube, clock)
         world = World(
@@ -209,11 +211,6 @@ async def _operate(options: RunOptions) -> None:
                 await models.stop()
                 await health.cleanup()
                 await page.cleanup()
-
-
-def _identity() -> str:
-    """Who this operator is: its pod, which runs one container at a time, or else this process."""
-    return os.environ.get("POD_NAME") or f"{gethostname()}-{uuid.uuid4().hex[:8]}"
 
 
 def _leave_soon() -> None:
@@ -317,6 +314,9 @@ def run_command(
     page_host: Annotated[
         str, typer.Option(help="The address that the page listens on; empty: every one.")
     ] = _DEFAULTS.page_host,
+    prometheus_sources: Annotated[
+        Path | None, typer.Option(help="JSON: Prometheus servers that ask for a login.")
+    ] = None,
     log_format: Annotated[
         LogFormat, typer.Option(help="How to log, to stderr.")
     ] = _DEFAULTS.log_format,
@@ -341,6 +341,7 @@ def run_command(
         metrics_port=metrics_port,
         page_port=page_port,
         page_host=page_host,
+        prometheus_sources=prometheus_sources,
         log_format=log_format,
         kubeconfig=kubeconfig,
     )

@@ -34,6 +34,8 @@ class RunOptions:
     """Port of the page that people look at; 0: none."""
     page_host: str = "127.0.0.1"
     """The address that it listens on; empty: every one. It asks nobody who they are."""
+    prometheus_sources: Path | None = None
+    """JSON: Prometheus servers with a login; None: there are none."""
     log_format: LogFormat = LogFormat.JSON
     kubeconfig: Path | None = None
     """None: the pod's service account, or else the user's default kubeconfig."""

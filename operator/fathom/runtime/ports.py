@@ -1,6 +1,6 @@
 """What a loop is given: the world, behind protocols, and who reads what pods show."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
@@ -16,9 +16,16 @@ from fathom.adapters.ports import (
     KubePort,
     MetricsPort,
     PodEndpoint,
+    Sample,
     choose,
 )
 from fathom.adapters.prometheus_metrics import ROOM_BYTES, PrometheusMetrics
+from fathom.adapters.prometheus_sources import (
+    NO_SOURCES,
+    NotGrantedError,
+    PrometheusSources,
+    SourceLogin,
+)
 from fathom.api.choices import MetricsSource
 from fathom.api.spec import MetricsSpec
 from fathom.cluster.kinds import ServedApis
@@ -28,6 +35,7 @@ from fathom.cluster.snapshot import Objects
 from fathom.engine.plugin import PluginBundle
 from fathom.fetch.progress import FetchProgress
 from fathom.fetch.state import FetchProgram, FetchStanding
+from fathom.measurement.counters import Unread
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.page.subject import ShownResources
 from fathom.reconcile.fetching import FetchFindings, asks_a_pod, fetch_findings
@@ -37,8 +45,8 @@ from fathom.runtime.telemetry import Telemetry
 from fathom_fetch.metrics import PORT
 
 LookUp = Callable[[ModelRef, Callable[[], None]], Awaitable[ModelFacts]]
-_Where = tuple[str, frozenset[tuple[str, str]]]
-"""URL and labels."""
+_Where = tuple[str, SourceLogin | None, frozenset[tuple[str, str]]]
+"""URL, login, and labels."""
 SHORTEST_SLEEP_S: Final = 1.0
 """Between two passes, whatever happens: a resource that is edited, or whose pods move, many times a
 second is worth a look a second."""
@@ -53,7 +61,8 @@ class World:
     """What watches have told of all children."""
     nodes: Callable[[], Awaitable[tuple[ObservedNode, ...]]]
     """The cluster's; empty: none may be seen."""
-    metrics_for: Callable[[MetricsSpec], MetricsPort]
+    metrics_for: Callable[[MetricsSpec, str], MetricsPort]
+    """By what a spec asks for, and its namespace."""
     completions: CompletionsPort
     fetches: FetchPort
     clock: Clock
@@ -90,7 +99,11 @@ class MetricsSources:
     """
 
     def __init__(
-        self, pods: aiohttp.ClientSession, prometheus: aiohttp.ClientSession, clock: Clock
+        self,
+        pods: aiohttp.ClientSession,
+        prometheus: aiohttp.ClientSession,
+        clock: Clock,
+        sources: PrometheusSources = NO_SOURCES,
     ) -> None:
         """Borrow sessions; the caller closes them.
 
@@ -99,24 +112,49 @@ class MetricsSources:
             prometheus: to ask every Prometheus with; another one, since who may name a URL must
                 not use up the connections that pods are read with.
             clock: stamps what pods show.
+            sources: that have a login.
         """
         self._pods = PodMetrics(pods, clock)
         self._session = prometheus
+        self._sources = sources
         self._room = Room(ROOM_BYTES)
         self._prometheus: WeakValueDictionary[_Where, PrometheusMetrics] = WeakValueDictionary()
 
-    def of(self, spec: MetricsSpec) -> MetricsPort:
-        """The reader that a spec's `metrics` asks for."""
+    def of(self, spec: MetricsSpec, namespace: str) -> MetricsPort:
+        """The reader that a spec's `metrics` asks for, in a namespace."""
         if choose(spec) is MetricsSource.PODS:
             return self._pods
-        url = spec.prometheus_url.rstrip("/")
-        labels = spec.prometheus_labels
-        where = (url, frozenset(labels.items()))
+        if spec.prometheus is None:
+            return self._reader(spec.prometheus_url, spec.prometheus_labels, None)
+        try:
+            login = self._sources.login(spec.prometheus, namespace)
+        except NotGrantedError as error:
+            return NotGranted(str(error))
+        return self._reader(login.url, spec.prometheus.labels, login)
+
+    def _reader(
+        self, url: str, labels: Mapping[str, str], login: SourceLogin | None
+    ) -> PrometheusMetrics:
+        where = (url.rstrip("/"), login, frozenset(labels.items()))
         reader = self._prometheus.get(where)
         if reader is None:
-            reader = PrometheusMetrics(self._session, url, room=self._room, labels=labels)
+            reader = PrometheusMetrics(
+                self._session, url, room=self._room, labels=labels, login=login
+            )
             self._prometheus[where] = reader
         return reader
+
+
+@dataclass(frozen=True, slots=True)
+class NotGranted:
+    """In place of a source that a resource may not use. A `MetricsPort`: nothing is asked."""
+
+    cause: str
+    """Why, as half a sentence."""
+
+    async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
+        """None of them is read."""
+        return Sample((), tuple(Unread(pod.pod, self.cause, refused=True) for pod in pods))
 
 
 async def look_at_fetch(

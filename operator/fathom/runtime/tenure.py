@@ -1,9 +1,12 @@
 """For how long this operator leads, who else does, and the API server for as long as it does."""
 
+import os
 import time
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from socket import gethostname
 from typing import Final
 
 from pydantic import JsonValue
@@ -32,6 +35,11 @@ class Leader:
     name: str
     page_ip: IPAddress | None = None
     """Where others may ask its page; None: nowhere."""
+
+
+def this_operator() -> str:
+    """Its name: its pod, which runs one container at a time, or else this process."""
+    return os.environ.get("POD_NAME") or f"{gethostname()}-{uuid.uuid4().hex[:8]}"
 
 
 def _since_boot_s() -> float:

@@ -76,12 +76,18 @@ def model_names(candidate: Candidate) -> Iterator[Problem]:
 
 
 def prometheus_labels(candidate: Candidate) -> Iterator[Problem]:
-    for label in bad_label_names(candidate.spec.metrics.prometheus_labels):
-        yield Problem(
-            field="spec.metrics.prometheusLabels",
-            message=f"{label!r} is no label of a Prometheus: write letters, digits and _, with no "
-            "digit at its beginning.",
-        )
+    metrics = candidate.spec.metrics
+    of_source = {} if metrics.prometheus is None else metrics.prometheus.labels
+    for field, labels in (
+        ("prometheusLabels", metrics.prometheus_labels),
+        ("prometheus.labels", of_source),
+    ):
+        for label in bad_label_names(labels):
+            yield Problem(
+                field=f"spec.metrics.{field}",
+                message=f"{label!r} is no label of a Prometheus: write letters, digits and _, with "
+                "no digit at its beginning.",
+            )
 
 
 def variable_names(candidate: Candidate) -> Iterator[Problem]:

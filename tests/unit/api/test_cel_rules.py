@@ -177,6 +177,23 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [{"cache.size": "800Gi"}, {"cache.size": "1.5Ti"}, {"cache.claimName": "weights"}],
         [{"cache.size": "800Gi", "cache.claimName": "weights"}],
     ),
+    "metrics.prometheus": (
+        [
+            {"metrics.prometheus": {"source": "central", "labels": {"cluster": "eu"}}},
+            {"metrics.source": "Prometheus", "metrics.prometheus": {"source": "central"}},
+        ],
+        [
+            {"metrics.prometheus": {"source": "c"}, "metrics.prometheusURL": "http://p:9090"},
+            {"metrics.prometheus": {"source": "c"}, "metrics.prometheusLabels": {"cluster": "eu"}},
+        ],
+    ),
+    "metrics.source": (
+        [
+            {"metrics.source": "Pods"},
+            {"metrics.source": "Prometheus", "metrics.prometheusURL": "http://prometheus:9090"},
+        ],
+        [{"metrics.source": "Prometheus"}],
+    ),
     "metrics.prometheusURL": (
         [
             {"metrics.prometheusURL": url}

@@ -18,7 +18,7 @@ NOBODY = {"apiVersion": "v1", "kind": "Config", "current-context": "a", "context
 
 def completed(*words: str, kubeconfig: str = "/nonexistent") -> list[str]:
     """As kubectl asks."""
-    code = "from fathom.kubectl_plugin import kubectl_complete_fathom as it; it()"
+    code = "from fathom.__main__ import kubectl_complete_fathom as it; it()"
     ran = subprocess.run(
         [sys.executable, "-c", code, *words],
         env={**os.environ, "KUBECONFIG": kubeconfig},
@@ -43,7 +43,7 @@ def test_kubectl_is_told_the_commands_and_that_there_is_nothing_else() -> None:
 
 def test_commands_are_told_without_importing_them() -> None:
     code = (
-        "from fathom.kubectl_plugin import kubectl_complete_fathom as it; it(); import sys; "
+        "from fathom.__main__ import kubectl_complete_fathom as it; it(); import sys; "
         "print(*(each for each in sys.modules if each.startswith('fathom.cli.')))"
     )
     ran = subprocess.run(

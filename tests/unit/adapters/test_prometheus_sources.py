@@ -1,0 +1,257 @@
+"""Prometheus servers with a login: who may use one, what is sent, and to nobody else."""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from fathom.adapters.http import http_session
+from fathom.adapters.ports import PodEndpoint
+from fathom.adapters.prometheus_metrics import PrometheusMetrics
+from fathom.adapters.prometheus_query import Login, NoLoginError
+from fathom.adapters.prometheus_sources import (
+    FRESH_S,
+    NotGrantedError,
+    PrometheusSources,
+    SourceLogin,
+    SourcesError,
+    read_sources,
+)
+from fathom.api.spec import PrometheusSpec
+from support import bad_server
+from support.bad_server import SECRET, Answer, BadServer, answering
+from support.loop_harness import ManualClock
+
+POD = PodEndpoint(namespace="llm", pod="p", ip="127.0.0.1", port=1)
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with http_session(4) as made:
+        yield made
+
+
+def configured(folder: Path, *sources: Mapping[str, Any]) -> Path:
+    file = folder / "sources.json"
+    one = {"name": "central", "url": "https://p.example.com/x", "namespaces": ["llm"]}
+    file.write_text(json.dumps({"sources": [{**one, **each} for each in sources]}))
+    return file
+
+
+def read(folder: Path, *sources: Mapping[str, Any]) -> PrometheusSources:
+    return read_sources(configured(folder, *sources), ManualClock())
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    file = folder / name
+    file.write_text(text)
+    return str(file)
+
+
+def named(source: str = "central", tenant: str = "") -> PrometheusSpec:
+    return PrometheusSpec(source=source, tenant=tenant)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({"url": "https://user:password@p.example.com"}, "sources.0.url"),
+        ({"namespaces": []}, "sources.0.namespaces"),
+        ({"usernameFile": "/u"}, "usernameFile and passwordFile go together"),
+        ({"tokenFile": "/t", "usernameFile": "/u", "passwordFile": "/p"}, "one login is sent"),
+        ({"headers": {"Authorization": f"Bearer {SECRET}"}}, "'Authorization' is no header"),
+        ({"headers": {"X-A": f"{SECRET}\r\nX-B: b"}}, "the value of X-A is none"),
+        ({"headers": {"x-scope-orgid": "a"}}, "X-Scope-OrgID is set by tenants"),
+        ({"tenants": {"llm": ["a\nb"]}}, "a tenant is none"),
+        ({"token": SECRET}, "sources.0.token"),
+    ],
+)
+def test_a_mistake_is_refused_at_the_start_and_no_secret_is_repeated(
+    tmp_path: Path, source: Mapping[str, Any], words: str
+) -> None:
+    with pytest.raises(SourcesError) as refused:
+        read(tmp_path, source)
+    assert words in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+def test_names_are_unique_and_the_file_is_there(tmp_path: Path) -> None:
+    with pytest.raises(SourcesError, match="two sources have one name"):
+        read(tmp_path, {}, {})
+    with pytest.raises(SourcesError, match="No such file"):
+        read_sources(tmp_path / "none.json", ManualClock())
+
+
+def test_only_its_namespaces_may_use_a_source_and_others_do_not_learn_of_it(
+    tmp_path: Path,
+) -> None:
+    sources = read(tmp_path, {}, {"name": "open", "namespaces": ["*"]})
+    assert sources.login(named(), "llm").url == "https://p.example.com/x"
+    assert sources.login(named("open"), "web").url == "https://p.example.com/x"
+    refused = []
+    for source in ("central", "missing"):
+        with pytest.raises(NotGrantedError) as error:
+            sources.login(named(source), "web")
+        refused.append(str(error.value).replace(source, "NAME"))
+    assert refused[0] == refused[1]
+    assert "it may use: open" in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("tenant", "namespace", "expected"),
+    [("", "llm", "a"), ("a", "llm", "a"), ("c", "web", "c"), ("b", "web", "b")],
+)
+async def test_a_tenant_is_one_that_the_namespace_may_be(
+    tmp_path: Path, tenant: str, namespace: str, expected: str
+) -> None:
+    tenants = {"llm": ["a"], "*": ["b", "c"]}
+    sources = read(tmp_path, {"namespaces": ["*"], "tenants": tenants})
+    sent = await sources.login(named(tenant=tenant), namespace).credentials()
+    assert sent.headers == {"X-Scope-OrgID": expected}
+
+
+@pytest.mark.parametrize(
+    ("tenants", "tenant", "namespace"),
+    [
+        ({"llm": ["a"]}, "b", "llm"),
+        ({"llm": ["a"]}, "", "web"),
+        ({"llm": ["a", "b"]}, "", "llm"),
+        ({}, "a", "llm"),
+    ],
+    ids=["of another", "of none", "of several, none named", "of a source without tenants"],
+)
+def test_any_other_tenant_is_refused(
+    tmp_path: Path, tenants: dict[str, list[str]], tenant: str, namespace: str
+) -> None:
+    sources = read(tmp_path, {"namespaces": ["*"], "tenants": tenants})
+    with pytest.raises(NotGrantedError, match=r"correct metrics\.prometheus\.tenant"):
+        sources.login(named(tenant=tenant), namespace)
+
+
+async def test_a_token_or_a_user_and_headers_are_sent(tmp_path: Path) -> None:
+    token = written(tmp_path, "token", "abc.def\n")
+    sent = await (
+        read(tmp_path, {"tokenFile": token, "headers": {"X-Team": "ml"}})
+        .login(named(), "llm")
+        .credentials()
+    )
+    assert sent.headers == {"Authorization": "Bearer abc.def", "X-Team": "ml"}
+    assert sent.tls is None
+
+    user, password = written(tmp_path, "user", "me"), written(tmp_path, "password", "a:b c\n")
+    sent = await (
+        read(tmp_path, {"usernameFile": user, "passwordFile": password})
+        .login(named(), "llm")
+        .credentials()
+    )
+    assert sent.headers == {"Authorization": f"Basic {b64encode(b'me:a:b c').decode()}"}
+
+
+async def test_a_new_login_is_read_after_some_seconds_or_at_once_where_the_old_is_refused(
+    tmp_path: Path,
+) -> None:
+    clock, token = ManualClock(), written(tmp_path, "token", "one")
+    login = read_sources(configured(tmp_path, {"tokenFile": token}), clock).login(named(), "llm")
+
+    async def sent() -> str:
+        return (await login.credentials()).headers["Authorization"]
+
+    assert await sent() == "Bearer one"
+    written(tmp_path, "token", "two")
+    assert await sent() == "Bearer one"
+    clock.at_s += FRESH_S
+    assert await sent() == "Bearer two"
+    written(tmp_path, "token", "three")
+    login.refused()
+    assert await sent() == "Bearer three"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "cannot be read"), ("", "holds no login"), (f"{SECRET}\n{SECRET}", "holds no login")],
+    ids=["no file", "nothing", "two lines"],
+)
+async def test_without_a_login_nothing_is_asked_and_it_is_said_where_it_should_be(
+    tmp_path: Path, session: aiohttp.ClientSession, content: str | None, words: str
+) -> None:
+    token = str(tmp_path / "token") if content is None else written(tmp_path, "token", content)
+    async with answering(bad_server.failing) as server:
+        login = read(tmp_path, {"url": server.url, "tokenFile": token}).login(named(), "llm")
+        cause, refused = await asked(session, server, login)
+    assert (words in cause, refused) == (True, True)
+    assert token in cause
+    assert SECRET not in cause
+    assert server.asked == []
+
+
+async def test_certificates_are_trusted_in_place_of_the_machine_s(tmp_path: Path) -> None:
+    wrong = written(tmp_path, "ca.crt", "no certificate")
+    with pytest.raises(NoLoginError, match="holds no certificates"):
+        await read(tmp_path, {"caFile": wrong}).login(named(), "llm").credentials()
+
+
+async def asked(
+    session: aiohttp.ClientSession, server: BadServer, login: Login | None
+) -> tuple[str, bool]:
+    sample = await PrometheusMetrics(session, server.url, login=login).sample([POD])
+    (unread,) = sample.failures
+    return unread.cause, unread.refused
+
+
+def refusing(status: int) -> Answer:
+    async def answer(server: BadServer, writer: asyncio.StreamWriter) -> None:
+        head = f"HTTP/1.1 {status} {SECRET}\r\nContent-Length: {len(SECRET)}\r\n\r\n{SECRET}"
+        await server.send(writer, head.encode())
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("status", "with_login", "words"),
+    [
+        (401, True, "it does not take the login of source central as tenant a (HTTP status 401)"),
+        (403, True, "the login of source central as tenant a may not query it (HTTP status 403)"),
+        (429, True, "it is asked more often than it allows (HTTP status 429)"),
+        (401, False, "it asks for a login (HTTP status 401); name a source in metrics.prometheus"),
+        (403, False, "it asks for a login (HTTP status 403); name a source in metrics.prometheus"),
+        (500, True, "HTTP status 500"),
+    ],
+)
+async def test_each_refusal_says_who_has_to_do_what(
+    tmp_path: Path, session: aiohttp.ClientSession, status: int, *, with_login: bool, words: str
+) -> None:
+    token = written(tmp_path, "token", "my-own-token")
+    async with answering(refusing(status)) as server:
+        source = {"url": server.url, "tokenFile": token, "tenants": {"llm": ["a"]}}
+        login = read(tmp_path, source).login(named(), "llm") if with_login else None
+        cause, refused = await asked(session, server, login)
+    assert words in cause
+    assert refused is (status != 500)
+    assert SECRET not in cause
+    assert "my-own-token" not in cause
+    assert ("my-own-token" in server.heads[0]) is with_login
+
+
+async def test_a_login_goes_to_its_own_address_and_follows_no_redirect(
+    tmp_path: Path, session: aiohttp.ClientSession
+) -> None:
+    token = written(tmp_path, "token", "my-own-token")
+    async with (
+        answering(bad_server.failing) as other,
+        answering(bad_server.leading_to(other)) as server,
+    ):
+        url = f"{server.url}/prefix/"
+        login = read(tmp_path, {"url": url, "tokenFile": token}).login(named(), "llm")
+        assert isinstance(login, SourceLogin)
+        sample = await PrometheusMetrics(session, login.url, login=login).sample([POD])
+        # A resource that writes the very same URL has no part in the login.
+        await PrometheusMetrics(session, url).sample([POD])
+    assert "redirects are not followed" in sample.failures[0].cause
+    assert [each.startswith("/prefix/api/v1/query?") for each in server.asked] == [True, True]
+    assert ["my-own-token" in each for each in server.heads] == [True, False]
+    assert other.asked == []
