@@ -28,6 +28,7 @@ from fathom.runtime.ports import MetricsSources
 from local_cluster.control_plane.credentials import Credentials, create_credentials
 from local_cluster.prometheus import prometheus_process
 from support.engine_page import FakeEngine
+from support.fake_kube import FakeKube
 from support.loop_harness import ManualClock
 from support.prometheus import running_prometheus
 from support.waiting import GUARD_S, until
@@ -430,7 +431,13 @@ async def test_a_token_and_a_tenant_pass_a_gate_in_front_of_a_prometheus(
     file.write_text(json.dumps({"sources": [one]}))
     clock = ManualClock()
     async with running_prometheus(jobs(exporters), tmp_path) as behind, http_session(8) as session:
-        found = MetricsSources(session, session, clock, read_sources(file, clock))
+        found = MetricsSources(
+            pods=session,
+            prometheus=session,
+            clock=clock,
+            kube=FakeKube(),
+            sources=read_sources(file, clock),
+        )
         spec = MetricsSpec.model_validate({"prometheus": {"source": "central"}})
 
         async def cause(namespace: str) -> str:

@@ -52,6 +52,13 @@ class Case:
 TUNER: Final = "it is the tuner's, and shows in what it decides"
 ROLLOUTS: Final = "it matters while a rollout is under way"
 CLAIM: Final = "Kubernetes refuses it of a claim that exists"
+READ: Final = "the operator reads by it, and writes nothing"
+TOKEN: Final = {"url": "http://a", "bearerTokenSecretRef": {"name": "a", "key": "a"}}
+LOGIN: Final = {
+    "url": "http://a",
+    "basicAuthSecretRef": {"name": "a"},
+    "caConfigMapRef": {"name": "a", "key": "a"},
+}
 ELSEWHERE: Final = {
     "cache.prefetch": "its Job has to run: tests/unit/runtime/test_weights.py",
     "workerTemplate": "only groups have workers: tests/unit/runtime/test_groups.py",
@@ -120,17 +127,25 @@ CASES: Final[Mapping[str, Case]] = {
         ["ReadWriteOncePod"], {"cache.size": "1Ti", "cache.prefetch": False, "replicas": 1}
     ),
     "metrics.source": Case("Pods", unseen="Auto is Pods where no URL is given"),
-    "metrics.prometheusURL": Case("http://prometheus:9090", unseen="it is read, not written"),
-    "metrics.prometheusLabels": Case({"cluster": "eu"}, unseen="it is read by, not written"),
-    "metrics.prometheus.source": Case(
-        "west", {"metrics.prometheus": {"source": "east"}}, unseen="it is read, not written"
-    ),
+    "metrics.prometheusURL": Case("http://prometheus:9090", unseen=READ),
+    "metrics.prometheusLabels": Case({"cluster": "eu"}, unseen=READ),
+    "metrics.prometheus.source": Case("b", {"metrics.prometheus": {"source": "a"}}, unseen=READ),
+    "metrics.prometheus.tenant": Case("b", {"metrics.prometheus": {"source": "a"}}, unseen=READ),
     "metrics.prometheus.labels": Case(
-        {"cluster": "eu"}, {"metrics.prometheus": {"source": "east"}}, unseen="as prometheusLabels"
+        {"cluster": "eu"}, {"metrics.prometheus": {"source": "a"}}, unseen=READ
     ),
-    "metrics.prometheus.tenant": Case(
-        "ml", {"metrics.prometheus": {"source": "east"}}, unseen="it is read as, not written"
+    "metrics.prometheus.url": Case("http://b", {"metrics.prometheus": LOGIN}, unseen=READ),
+    "metrics.prometheus.bearerTokenSecretRef.name": Case(
+        "b", {"metrics.prometheus": TOKEN}, unseen=READ
     ),
+    "metrics.prometheus.bearerTokenSecretRef.key": Case(
+        "b", {"metrics.prometheus": TOKEN}, unseen=READ
+    ),
+    "metrics.prometheus.basicAuthSecretRef.name": Case(
+        "b", {"metrics.prometheus": LOGIN}, unseen=READ
+    ),
+    "metrics.prometheus.caConfigMapRef.name": Case("b", {"metrics.prometheus": LOGIN}, unseen=READ),
+    "metrics.prometheus.caConfigMapRef.key": Case("b", {"metrics.prometheus": LOGIN}, unseen=READ),
     "metrics.podMonitor": Case("Never"),
     "metrics.podMonitorLabels": Case({"release": "one"}),
     "rollout.maxUnavailable": Case(2),

@@ -18,6 +18,7 @@ class Failing(FakeMetrics):
     pods = 0
     every = 1
     looks = 0
+    refused = False
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         self.looks += 1
@@ -25,7 +26,8 @@ class Failing(FakeMetrics):
             : self.pods if self.looks % self.every == 0 else 0
         ]
         read = await super().sample([pod for pod in pods if pod.pod not in failing])
-        return Sample(read.counters, tuple(Unread(pod, CAUSE) for pod in failing))
+        unread = tuple(Unread(pod, CAUSE, self.refused) for pod in failing)
+        return Sample(read.counters, unread)
 
 
 def failing(harness: LoopHarness) -> Failing:
@@ -55,7 +57,25 @@ async def test_all_pods_unread_is_told_with_the_cause(harness: LoopHarness) -> N
 
     assert harness.condition("Tuning")["reason"] == "NoMetrics"
     assert message(harness).count("kimi-") == 2
+    # The cause comes first.
+    assert message(harness).startswith("Metrics not read: kimi-")
     assert CAUSE in message(harness)
+
+
+async def test_a_prometheus_that_refuses_the_operator_has_a_reason_of_its_own(
+    harness: LoopHarness,
+) -> None:
+    metrics = failing(harness)
+    metrics.pods, metrics.refused = 2, True
+    await harness.run_for(4 * QUIET_S)
+
+    assert harness.condition("Tuning")["reason"] == "MetricsRefused"
+    assert harness.status["tuning"]["summary"].endswith("/MetricsRefused")
+
+    metrics.pods = 1
+    await harness.run_for(4 * QUIET_S)
+
+    assert harness.condition("Tuning")["reason"] == "NoTraffic"
 
 
 async def test_what_fails_now_and_then_is_written_once(harness: LoopHarness) -> None:

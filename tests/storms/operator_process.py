@@ -159,7 +159,7 @@ class Operator:
     ) -> None:
         tenure = Tenure((self.process.wall_s, self._loop.time))
         kube = FencedKube(Kube(api), lambda: tenure.holds)
-        sources = MetricsSources(session, prometheus, clock)
+        sources = MetricsSources(pods=session, prometheus=prometheus, clock=clock, kube=kube)
         models = ModelCache(self._hub, clock)
         children, served = ChildCache(clock, self._namespaces), ServedCache(kube, clock)
         world = World(

@@ -3,6 +3,7 @@
 import json
 import re
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -10,7 +11,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from math import isfinite
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -22,13 +23,17 @@ from fathom.adapters.http import (
     TooLargeError,
     whole_answer,
 )
+from fathom.adapters.ports import Clock
 from fathom.adapters.series import FAMILIES
+from fathom.times import is_over
 
 POD_LABELS: Final = ("pod", "kubernetes_pod_name")
 NAMESPACE_LABELS: Final = ("namespace", "kubernetes_namespace")
 """By the Prometheus operator, and by the annotation-driven scrape configurations."""
 LABEL_PAIRS: Final = tuple(zip(POD_LABELS, NAMESPACE_LABELS, strict=True))
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+HEADER_TEXT: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,8190}[\x21-\x7e])?")
+"""What a header's value may be."""
 
 
 class PrometheusUnreadableError(Exception):
@@ -59,30 +64,68 @@ class Credentials:
 NOTHING: Final = Credentials()
 
 
-class Login(Protocol):
-    """The credentials for one address."""
+class Login(ABC):
+    """The credentials for one address, read anew when they may have changed."""
 
-    @property
-    def whose(self) -> str:
-        """What they are, for sentences, such as "the login of source central"."""
-        ...
+    def __init__(self, url: str, *, whose: str, where: str, clock: Clock, fresh_s: float) -> None:
+        """Read nothing yet.
 
-    @property
-    def where(self) -> str:
-        """Where they are set, for sentences."""
-        ...
+        Args:
+            url: the base URL that they are for.
+            whose: what they are, for sentences, such as "the login of source central".
+            where: they are set, for sentences.
+            clock: says how old they are.
+            fresh_s: seconds for which they are taken for the present ones.
+        """
+        self.url, self.whose, self.where = url, whose, where
+        self._clock = clock
+        self._fresh_s = fresh_s
+        self._read: tuple[float, Credentials] | None = None
+        self._trusted: tuple[str, ssl.SSLContext] | None = None
+        """The certificates that are trusted, and what a connection is made with: one for all that
+        are made, so that connections are used again."""
 
     async def credentials(self) -> Credentials:
-        """As they are now.
+        """As they are now, or were some seconds ago.
 
         Raises:
-            NoLoginError: they cannot be had.
+            NoLoginError: they are not there, or are none.
         """
-        ...
+        now_s = self._clock.now_s()
+        if self._read is None or is_over(self._read[0], self._fresh_s, now_s):
+            self._read = None
+            self._read = (now_s, await self._now())
+        return self._read[1]
 
     def refused(self) -> None:
         """They were not taken: others may be there by now."""
-        ...
+        self._read = None
+
+    @abstractmethod
+    async def _now(self) -> Credentials:
+        """Read them."""
+
+    def _text(self, content: str, place: str) -> str:
+        """What a file or a key holds, where it may be part of a login."""
+        text = content.strip()
+        if not HEADER_TEXT.fullmatch(text):
+            raise NoLoginError(
+                f"{place} holds no part of {self.whose}: write one line of printable ASCII there "
+                f"({self.where})"
+            )
+        return text
+
+    def _tls(self, certificates: str, place: str) -> ssl.SSLContext:
+        if self._trusted is None or self._trusted[0] != certificates:
+            try:
+                # It takes no text for no wish, and would trust whom the machine trusts.
+                context = ssl.create_default_context(cadata=certificates.strip() or "none")
+            except (ssl.SSLError, ValueError) as error:
+                raise NoLoginError(
+                    f"{place} holds no certificates (PEM): correct it ({self.where})"
+                ) from error
+            self._trusted = (certificates, context)
+        return self._trusted[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,34 +1,40 @@
-"""Prometheus servers that ask for a login, as whoever installed the operator has configured them.
+"""Prometheus servers that ask for a login, which belongs to one address and is sent nowhere else.
 
-A login belongs to one address: it is sent there and nowhere else. Which namespaces may have the
-operator ask there, and as which tenants, is configured beside it. Logins are files, which may
-change at any time.
+Sources are configured by whoever installs the operator: their logins are files, and beside them is
+configured which namespaces may have the operator ask there, and as which tenants. A login of a
+namespace's own is in a Secret that says for which URL it is.
 """
 
 import asyncio
 import re
-import ssl
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from fathom.adapters.ports import Clock, SystemClock
-from fathom.adapters.prometheus_query import Credentials, NoLoginError
-from fathom.api.base import ApiModel, Texts
-from fathom.api.cel_rules import PLAIN_URL
+from fathom.adapters.ports import Clock, KubeError, KubePort, SystemClock
+from fathom.adapters.prometheus_query import HEADER_TEXT, Credentials, Login, NoLoginError
+from fathom.api.base import ApiModel, LeanModel, Texts
+from fathom.api.metrics_rules import PLAIN_URL
 from fathom.api.spec import PrometheusSpec
-from fathom.times import is_over
+from fathom.cluster.kinds import CONFIG_MAP, SECRET, Kind
+from fathom.cluster.manifest import Manifest
 
 ANY: Final = "*"
 """In place of a namespace: each of them."""
 FRESH_S: Final = 10.0
 """So long a login that was read is taken for the present one: the kubelet takes a minute to bring
 another one anyway."""
+SECRET_FRESH_S: Final = 300.0
+"""So long for one that the API server is asked for."""
+PROMETHEUS_URL_ANNOTATION: Final = "fathom.dev/prometheus-url"
+"""Of a Secret: where its login may be sent."""
+_ACCOUNT: Final = re.compile(r'"system:serviceaccount:([^:"]+):([^:"]+)"')
+"""Who is refused, as an API server says it."""
 _LARGEST_FILE_BYTES: Final = 1 << 20
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_TEXT: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,8190}[\x21-\x7e])?")
 _OURS: Final = frozenset(
     {
         *("accept-encoding", "authorization", "connection", "content-length", "cookie", "host"),
@@ -79,11 +85,13 @@ class PrometheusSource(ApiModel):
         for name, value in {**self.headers, self.tenant_header: "any"}.items():
             if not _HEADER.fullmatch(name) or name.lower() in _OURS:
                 raise ValueError(f"{name!r} is no header that can be set here")
-            if not _TEXT.fullmatch(value):
+            if not HEADER_TEXT.fullmatch(value):
                 raise ValueError(f"the value of {name} is none that a header can have")
         if self.tenant_header.lower() in {name.lower() for name in self.headers}:
             raise ValueError(f"{self.tenant_header} is set by tenants: take it out of headers")
-        if not all(map(_TEXT.fullmatch, (name for each in self.tenants.values() for name in each))):
+        if not all(
+            map(HEADER_TEXT.fullmatch, (name for each in self.tenants.values() for name in each))
+        ):
             raise ValueError("a tenant is none that a header can have")
         return self
 
@@ -169,39 +177,29 @@ def read_sources(file: Path | None, clock: Clock) -> PrometheusSources:
     return PrometheusSources(found, clock)
 
 
-class SourceLogin:
-    """What a source is asked with. A `Login`: read anew when it may have changed."""
-
-    where: Final = "prometheus.sources of the operator's chart"
+class SourceLogin(Login):
+    """What a source is asked with."""
 
     def __init__(self, source: PrometheusSource, tenant: str, clock: Clock) -> None:
-        self.url = source.url
-        self.whose = f"the login of source {source.name}"
-        if tenant:
-            self.whose += f" as tenant {tenant}"
+        """Read nothing yet.
+
+        Args:
+            source: as it is configured.
+            tenant: as whom it is asked; empty: none is said.
+            clock: says when to read it anew.
+        """
+        super().__init__(
+            source.url,
+            whose=f"the login of source {source.name}{f' as tenant {tenant}' if tenant else ''}",
+            where="prometheus.sources of the operator's chart",
+            clock=clock,
+            fresh_s=FRESH_S,
+        )
         self._source = source
         self._tenant = tenant
-        self._clock = clock
-        self._read: tuple[float, Credentials] | None = None
-        self._trusted: tuple[str, ssl.SSLContext] | None = None
-        """The certificates that are trusted, and what a connection is made with: one for all that
-        are made, so that connections are used again."""
 
-    async def credentials(self) -> Credentials:
-        """As they are now, at most some seconds ago.
-
-        Raises:
-            NoLoginError: a file is not there, or holds none.
-        """
-        now_s = self._clock.now_s()
-        if self._read is None or is_over(self._read[0], FRESH_S, now_s):
-            self._read = None
-            self._read = (now_s, await asyncio.to_thread(self._credentials))
-        return self._read[1]
-
-    def refused(self) -> None:
-        """They were not taken: others may be there by now."""
-        self._read = None
+    async def _now(self) -> Credentials:
+        return await asyncio.to_thread(self._credentials)
 
     def _credentials(self) -> Credentials:
         source = self._source
@@ -209,20 +207,15 @@ class SourceLogin:
         if self._tenant:
             headers[source.tenant_header] = self._tenant
         if source.token_file:
-            headers["Authorization"] = f"Bearer {self._text(source.token_file)}"
+            headers |= _bearer(self._line(source.token_file))
         if source.username_file:
-            pair = f"{self._text(source.username_file)}:{self._text(source.password_file)}"
-            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-        return Credentials(headers, self._tls(source.ca_file) if source.ca_file else None)
+            headers |= _basic(self._line(source.username_file), self._line(source.password_file))
+        if not source.ca_file:
+            return Credentials(headers)
+        return Credentials(headers, self._tls(self._content(source.ca_file), source.ca_file))
 
-    def _text(self, file: str) -> str:
-        text = self._content(file).strip()
-        if not _TEXT.fullmatch(text):
-            raise NoLoginError(
-                f"{file} holds no login, of {self.whose}: one line of printable ASCII; correct the "
-                f"Secret that {self.where} names"
-            )
-        return text
+    def _line(self, file: str) -> str:
+        return self._text(self._content(file), file)
 
     def _content(self, file: str) -> str:
         try:
@@ -234,17 +227,108 @@ class SourceLogin:
                 f"ConfigMap that {self.where} names exists and has that key"
             ) from error
 
-    def _tls(self, file: str) -> ssl.SSLContext:
-        certificates = self._content(file)
-        if self._trusted is None or self._trusted[0] != certificates:
-            try:
-                context = ssl.create_default_context(cadata=certificates)
-            except (ssl.SSLError, ValueError) as error:
-                raise NoLoginError(
-                    f"{file} holds no certificates (PEM); correct the ca that {self.where} names"
-                ) from error
-            self._trusted = (certificates, context)
-        return self._trusted[1]
+
+class _Metadata(LeanModel):
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class _Keys(LeanModel):
+    """A Secret, in base64, or a ConfigMap."""
+
+    metadata: _Metadata = Field(default_factory=_Metadata)
+    data: dict[str, str] = Field(default_factory=dict)
+
+
+class SecretLogin(Login):
+    """What a resource's own URL is asked with: a Secret beside the resource, for that URL alone."""
+
+    def __init__(self, spec: PrometheusSpec, namespace: str, kube: KubePort, clock: Clock) -> None:
+        """Read nothing yet.
+
+        Args:
+            spec: with a URL.
+            namespace: the resource's.
+            kube: reads the Secret, where a Role lets it.
+            clock: says when to read it anew.
+        """
+        super().__init__(
+            spec.url.rstrip("/"),
+            whose="its login",
+            where="metrics.prometheus",
+            clock=clock,
+            fresh_s=SECRET_FRESH_S,
+        )
+        self._spec, self._namespace, self._kube = spec, namespace, kube
+
+    async def _now(self) -> Credentials:
+        headers: dict[str, str] = {}
+        token, user, ca = (
+            self._spec.bearer_token_secret_ref,
+            self._spec.basic_auth_secret_ref,
+            self._spec.ca_config_map_ref,
+        )
+        if token is not None:
+            data = await self._secret(token.name)
+            headers = _bearer(self._part(data, token.name, token.key))
+        elif user is not None:
+            data = await self._secret(user.name)
+            pair = (self._part(data, user.name, key) for key in ("username", "password"))
+            headers = _basic(*pair)
+        if ca is None:
+            return Credentials(headers)
+        found = _Keys.model_validate(await self._read_object(CONFIG_MAP, ca.name))
+        place = f"key {ca.key} of ConfigMap {ca.name}"
+        return Credentials(headers, self._tls(found.data.get(ca.key, ""), place))
+
+    def _part(self, data: Mapping[str, str], secret: str, key: str) -> str:
+        place = f"key {key} of Secret {secret}"
+        try:
+            return self._text(b64decode(data.get(key, ""), validate=True).decode(), place)
+        except ValueError as error:
+            raise NoLoginError(f"{place} is no text: correct it") from error
+
+    async def _secret(self, name: str) -> Mapping[str, str]:
+        """Its data, where it says that it is for this URL."""
+        found = _Keys.model_validate(await self._read_object(SECRET, name))
+        if found.metadata.annotations.get(PROMETHEUS_URL_ANNOTATION, "").rstrip("/") != self.url:
+            raise NoLoginError(
+                f"Secret {name} does not say that it is for this URL; whoever owns it annotates it "
+                f"with {PROMETHEUS_URL_ANNOTATION}: {self.url}"
+            )
+        return found.data
+
+    async def _read_object(self, kind: Kind, name: str) -> Manifest:
+        read = self._kube.get if kind is SECRET else self._kube.named
+        try:
+            found = await read(kind, self._namespace, name)
+        except KubeError as error:
+            if error.forbidden:
+                raise NoLoginError(_role(kind, self._namespace, name, error.message)) from error
+            raise NoLoginError(f"{kind.kind} {name} cannot be read: {error.message}") from error
+        if found is None:
+            raise NoLoginError(f"there is no {kind.kind} {name} in {self._namespace}: create it")
+        return found
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _basic(user: str, password: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
+
+
+def _role(kind: Kind, namespace: str, name: str, refusal: str) -> str:
+    """How to let the operator read one object, as whoever owns that namespace may."""
+    found = _ACCOUNT.search(refusal)
+    account = f"{found[1]}:{found[2]}" if found else "OPERATOR_NAMESPACE:fathom"
+    role = f"fathom-reads-{name}"
+    return (
+        f"the operator may not read {kind.kind} {name}; let it read this one: kubectl -n "
+        f"{namespace} create role {role} --verb=get --resource={kind.plural} "
+        f"--resource-name={name} && kubectl -n {namespace} create rolebinding {role} "
+        f"--role={role} --serviceaccount={account}"
+    )
 
 
 NO_SOURCES: Final = PrometheusSources((), SystemClock())

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, PRESETS, preset_for
-from fathom.api.choices import Accelerator, AdaptiveVerification, Drafting, MetricsSource
+from fathom.api.choices import Accelerator, AdaptiveVerification, Drafting
 from fathom.api.methods import Method
+from fathom.api.metrics_rules import METRICS_RULES
 from fathom.api.names import LONGEST_GROUP_NAME
-from fathom.api.problem import Problem
+from fathom.api.problem import Problem, Rule
 from fathom.api.spec import SpeculativeDeploymentSpec
 
 TOKENSPEED_MLA_MAX_TOKENS: Final = 7
@@ -27,7 +28,6 @@ _IMAGE: Final = (
     r"^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$"
 )
-PLAIN_URL: Final = r"^https?://([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~!$&()*+,;=:@%/-]*)?$"
 _NEEDS_DRAFT: Final = [method.value for method in Method if method.needs_draft]
 _TAKES_NO_DRAFT: Final = [method.value for method in Method if method.takes_no_draft]
 _NO_BLACKWELL: Final = [
@@ -35,19 +35,6 @@ _NO_BLACKWELL: Final = [
     for accelerator, preset in PRESETS.items()
     if preset.compute_capability != DATA_CENTRE_BLACKWELL
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One rule over the whole spec."""
-
-    field: str
-    """Path below `spec` that the message is about."""
-    message: str
-    """What is wrong and what to do, without knowing the values."""
-    cel: str
-    """The rule in CEL, `self` being the spec after defaulting."""
-    holds: Callable[[SpeculativeDeploymentSpec], bool]
 
 
 def _fits_a_tray_layout(spec: SpeculativeDeploymentSpec) -> bool:
@@ -268,39 +255,7 @@ RULES: Final[tuple[Rule, ...]] = (
         cel="self.cache.claimName == '' || self.cache.size == ''",
         holds=lambda spec: not (spec.cache.claim_name and spec.cache.size),
     ),
-    Rule(
-        field="metrics.prometheusURL",
-        message="this is not the plain base URL of a Prometheus: write http:// or https://, a "
-        "host, and a port and a path where they are needed, without user or password, ? and #.",
-        cel=f"self.metrics.prometheusURL == '' "
-        f"|| self.metrics.prometheusURL.matches(r'{PLAIN_URL}')",
-        holds=lambda spec: (
-            not spec.metrics.prometheus_url
-            or re.fullmatch(PLAIN_URL, spec.metrics.prometheus_url) is not None
-        ),
-    ),
-    Rule(
-        field="metrics.prometheus",
-        message="a source has its own URL and labels: leave out prometheusURL and "
-        "prometheusLabels, and write labels below prometheus.",
-        cel="!has(self.metrics.prometheus) || (self.metrics.prometheusURL == '' "
-        "&& (!has(self.metrics.prometheusLabels) || size(self.metrics.prometheusLabels) == 0))",
-        holds=lambda spec: (
-            spec.metrics.prometheus is None
-            or not (spec.metrics.prometheus_url or spec.metrics.prometheus_labels)
-        ),
-    ),
-    Rule(
-        field="metrics.source",
-        message="Prometheus needs an address: set prometheusURL, or prometheus to one that asks "
-        "for a login.",
-        cel="self.metrics.source != 'Prometheus' || self.metrics.prometheusURL != '' "
-        "|| has(self.metrics.prometheus)",
-        holds=lambda spec: (
-            spec.metrics.source is not MetricsSource.PROMETHEUS
-            or bool(spec.metrics.prometheus_url or spec.metrics.prometheus)
-        ),
-    ),
+    *METRICS_RULES,
     Rule(
         field="engine.image",
         message="this is not a container image reference: write registry/repository:tag or "

@@ -59,6 +59,18 @@ class SecretKeyRef(ApiModel):
     """Key within the Secret."""
 
 
+class SecretRef(ApiModel):
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the Secret, in the same namespace."""
+
+
+class ConfigMapKeyRef(ApiModel):
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the ConfigMap, in the same namespace."""
+    key: Annotated[str, Field(min_length=1, max_length=253)]
+    """Key within the ConfigMap."""
+
+
 class KeySelector(ApiModel):
     """A key of a Secret or ConfigMap in the same namespace."""
 

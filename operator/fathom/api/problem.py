@@ -1,7 +1,11 @@
+"""What is wrong with a manifest, and the rules of the API that say so."""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
 from fathom.api.conditions import Reason
+from fathom.api.spec import SpeculativeDeploymentSpec
 
 
 class Severity(IntEnum):
@@ -38,3 +42,16 @@ class Problem:
 def warning(field: str, message: str) -> Problem:
     """A problem of a spec that is carried out."""
     return Problem(field=field, message=message, severity=Severity.WARNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule over the whole spec."""
+
+    field: str
+    """Path below `spec` that the message is about."""
+    message: str
+    """What is wrong and what to do, without knowing the values."""
+    cel: str
+    """The rule in CEL, `self` being the spec after defaulting."""
+    holds: Callable[[SpeculativeDeploymentSpec], bool]

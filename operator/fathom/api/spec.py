@@ -27,9 +27,11 @@ from fathom.api.methods import Method
 from fathom.api.pod_fields import (
     QUANTITY_OR_NOTHING,
     AccessMode,
+    ConfigMapKeyRef,
     EnvVar,
     Resources,
     SecretKeyRef,
+    SecretRef,
     Toleration,
 )
 
@@ -215,14 +217,25 @@ class CacheSpec(ApiModel):
 
 
 class PrometheusSpec(ApiModel):
-    """A Prometheus that asks for a login, which whoever installed the operator has configured."""
+    """A Prometheus that asks for a login: a source of the operator's, or a URL and a login."""
 
-    source: Annotated[str, Field(min_length=1, max_length=63)]
+    source: Annotated[str, Field(max_length=63)] = ""
     """Its name in the operator's configuration (`prometheus.sources` of the chart)."""
+    tenant: Annotated[str, Field(max_length=150)] = ""
+    """As which tenant of the source it is asked, of those that this namespace may be; empty: the
+    only one."""
+    url: Annotated[str, Field(max_length=2048)] = ""
+    """Its base URL, in place of a source. The Secret of the login names it, too, in its annotation
+    `fathom.dev/prometheus-url`."""
+    bearer_token_secret_ref: SecretKeyRef | None = None
+    """A token for that URL. The operator reads no Secrets unless a Role lets it read this one."""
+    basic_auth_secret_ref: SecretRef | None = None
+    """A Secret with the keys `username` and `password`, for that URL; as for a token."""
+    ca_config_map_ref: ConfigMapKeyRef | None = None
+    """The certificates (PEM) that sign the one of that URL; without it those that the operator's
+    image trusts."""
     labels: Annotated[Texts, Field(max_length=16)] = Field(default_factory=dict)
     """Labels of all series of this cluster there, such as `cluster: eu-1`."""
-    tenant: Annotated[str, Field(max_length=150)] = ""
-    """As which tenant it is asked, of those that this namespace may be; empty: the only one."""
 
 
 class MetricsSpec(ApiModel):

@@ -17,11 +17,11 @@ from typer.core import (  # type: ignore[attr-defined] # typer has no public nam
     TyperGroup,
 )
 
+from fathom import version_and_build
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api.crd import custom_resource_definition
 from fathom.api.suggestions import nearest
-from fathom.build import version_and_build
 from fathom.cli.resources import REFUSED, Files, FilesByFlag, judged, named, read, tell
 from fathom.engine.plugin import plugin_bundle
 from fathom.fetch.state import fetch_program

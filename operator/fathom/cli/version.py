@@ -15,12 +15,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fathom import __version__
+from fathom import __version__, build_name, version_and_build
 from fathom.adapters import kube_config
 from fathom.adapters.kube_config import NoClusterError
 from fathom.adapters.ports import KubeError, KubePort
 from fathom.api import names
-from fathom.build import build_name, version_and_build
 from fathom.cli.cluster import connected
 from fathom.cli.documents import AsOutput, Document, Output, Part, written
 from fathom.cli.options import (

@@ -47,6 +47,8 @@ SERVICE_ACCOUNT: Final = Kind(
     group="", version="v1", kind="ServiceAccount", plural="serviceaccounts"
 )
 CONFIG_MAP: Final = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps")
+SECRET: Final = Kind(group="", version="v1", kind="Secret", plural="secrets")
+"""The operator may read none, unless somebody lets it read one by a Role."""
 JOB: Final = Kind(group="batch", version="v1", kind="Job", plural="jobs")
 PERSISTENT_VOLUME_CLAIM: Final = Kind(
     group="", version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims"

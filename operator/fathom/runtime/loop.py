@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from fathom.adapters.ports import KubeError
+from fathom.adapters.ports import KubeError, MetricsPort
 from fathom.api import names
 from fathom.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
 from fathom.cluster.snapshot import Objects, Snapshot
@@ -73,6 +73,8 @@ class Loop:
         self._build = Build(bundle=world.bundle, program=world.program)
         self._quality = QualityChecker(world.completions, self.wake)
         self._state: LoopState | None = None
+        self._metrics: MetricsPort | None = None
+        """What read the last look: kept, so that its connections and its login are."""
         self._memo = Memo()
         self._read_once = ReadOnce()
         self._failures = 0
@@ -262,8 +264,9 @@ class Loop:
         self, found: Intended, wanted: SpeculativeDeployment, objects: Objects
     ) -> tuple[LoopState, Observed]:
         """Measure what the step goes by."""
-        metrics = self._world.metrics_for(wanted.spec.metrics, objects.metadata.namespace)
-        sample = await read_metrics(metrics, objects.leaders)
+        spec, namespace = wanted.spec.metrics, objects.metadata.namespace
+        self._metrics = self._world.metrics_for(spec, namespace)
+        sample = await read_metrics(self._metrics, objects.leaders)
         snapshot = Snapshot(
             now_s=self._world.clock.now_s(),
             objects=objects,

@@ -15,6 +15,7 @@ from aiohttp import web
 from kubernetes.aio.client import ApiClient, Configuration
 from prometheus_client import ProcessCollector, start_http_server
 
+from fathom import version_and_build
 from fathom.adapters import kube_config
 from fathom.adapters.completions import EngineCompletions
 from fathom.adapters.http import http_session
@@ -23,7 +24,6 @@ from fathom.adapters.kube import Kube
 from fathom.adapters.pod_metrics import AT_ONCE, FetchMetrics
 from fathom.adapters.ports import KubePort, SystemClock
 from fathom.adapters.prometheus_sources import SourcesError, read_sources
-from fathom.build import version_and_build
 from fathom.engine.plugin import plugin_bundle
 from fathom.fetch.state import fetch_program
 from fathom.runtime.caches import ModelCache, NodeCache, ServedCache
@@ -154,7 +154,9 @@ async def _operate(options: RunOptions) -> None:
         kube: KubePort = Kube(api)
         if options.leader_elect:
             kube = FencedKube(kube, lambda: tenure.holds)
-        sources = MetricsSources(session, prometheus, clock, with_login)
+        sources = MetricsSources(
+            pods=session, prometheus=prometheus, clock=clock, kube=kube, sources=with_login
+        )
         models = ModelCache(HuggingFaceHub(without_access=_WITHOUT_ACCESS), clock)
         served = ServedCache(kube, clock)
         world = World(

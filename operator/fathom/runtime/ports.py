@@ -20,14 +20,15 @@ from fathom.adapters.ports import (
     choose,
 )
 from fathom.adapters.prometheus_metrics import ROOM_BYTES, PrometheusMetrics
+from fathom.adapters.prometheus_query import Login
 from fathom.adapters.prometheus_sources import (
     NO_SOURCES,
     NotGrantedError,
     PrometheusSources,
-    SourceLogin,
+    SecretLogin,
 )
 from fathom.api.choices import MetricsSource
-from fathom.api.spec import MetricsSpec
+from fathom.api.spec import MetricsSpec, PrometheusSpec
 from fathom.cluster.kinds import ServedApis
 from fathom.cluster.observed import ObservedNode
 from fathom.cluster.observed_pods import ObservedPod
@@ -45,7 +46,7 @@ from fathom.runtime.telemetry import Telemetry
 from fathom_fetch.metrics import PORT
 
 LookUp = Callable[[ModelRef, Callable[[], None]], Awaitable[ModelFacts]]
-_Where = tuple[str, SourceLogin | None, frozenset[tuple[str, str]]]
+_Where = tuple[str, Login | None, frozenset[tuple[str, str]]]
 """URL, login, and labels."""
 SHORTEST_SLEEP_S: Final = 1.0
 """Between two passes, whatever happens: a resource that is edited, or whose pods move, many times a
@@ -100,9 +101,11 @@ class MetricsSources:
 
     def __init__(
         self,
+        *,
         pods: aiohttp.ClientSession,
         prometheus: aiohttp.ClientSession,
         clock: Clock,
+        kube: KubePort,
         sources: PrometheusSources = NO_SOURCES,
     ) -> None:
         """Borrow sessions; the caller closes them.
@@ -112,13 +115,18 @@ class MetricsSources:
             prometheus: to ask every Prometheus with; another one, since who may name a URL must
                 not use up the connections that pods are read with.
             clock: stamps what pods show.
+            kube: reads logins of namespaces' own.
             sources: that have a login.
         """
         self._pods = PodMetrics(pods, clock)
         self._session = prometheus
+        self._clock = clock
+        self._kube = kube
         self._sources = sources
         self._room = Room(ROOM_BYTES)
         self._prometheus: WeakValueDictionary[_Where, PrometheusMetrics] = WeakValueDictionary()
+        self._logins: WeakValueDictionary[tuple[str, str], SecretLogin] = WeakValueDictionary()
+        """By namespace, and what its resources ask for: kept by the readers that use them."""
 
     def of(self, spec: MetricsSpec, namespace: str) -> MetricsPort:
         """The reader that a spec's `metrics` asks for, in a namespace."""
@@ -127,13 +135,23 @@ class MetricsSources:
         if spec.prometheus is None:
             return self._reader(spec.prometheus_url, spec.prometheus_labels, None)
         try:
-            login = self._sources.login(spec.prometheus, namespace)
+            login = self._login(spec.prometheus, namespace)
         except NotGrantedError as error:
             return NotGranted(str(error))
         return self._reader(login.url, spec.prometheus.labels, login)
 
+    def _login(self, spec: PrometheusSpec, namespace: str) -> Login:
+        if spec.source:
+            return self._sources.login(spec, namespace)
+        where = (namespace, spec.model_dump_json(exclude={"labels"}))
+        login = self._logins.get(where)
+        if login is None:
+            login = SecretLogin(spec, namespace, self._kube, self._clock)
+            self._logins[where] = login
+        return login
+
     def _reader(
-        self, url: str, labels: Mapping[str, str], login: SourceLogin | None
+        self, url: str, labels: Mapping[str, str], login: Login | None
     ) -> PrometheusMetrics:
         where = (url.rstrip("/"), login, frozenset(labels.items()))
         reader = self._prometheus.get(where)

@@ -11,20 +11,25 @@ import aiohttp
 import pytest
 
 from fathom.adapters.http import http_session
-from fathom.adapters.ports import PodEndpoint
+from fathom.adapters.ports import KubeError, PodEndpoint
 from fathom.adapters.prometheus_metrics import PrometheusMetrics
 from fathom.adapters.prometheus_query import Login, NoLoginError
 from fathom.adapters.prometheus_sources import (
     FRESH_S,
+    PROMETHEUS_URL_ANNOTATION,
     NotGrantedError,
     PrometheusSources,
+    SecretLogin,
     SourceLogin,
     SourcesError,
     read_sources,
 )
 from fathom.api.spec import PrometheusSpec
+from fathom.cluster.kinds import CONFIG_MAP, SECRET
 from support import bad_server
-from support.bad_server import SECRET, Answer, BadServer, answering
+from support.bad_server import SECRET as WORDS
+from support.bad_server import Answer, BadServer, answering
+from support.fake_kube import FakeKube
 from support.loop_harness import ManualClock
 
 POD = PodEndpoint(namespace="llm", pod="p", ip="127.0.0.1", port=1)
@@ -64,11 +69,11 @@ def named(source: str = "central", tenant: str = "") -> PrometheusSpec:
         ({"namespaces": []}, "sources.0.namespaces"),
         ({"usernameFile": "/u"}, "usernameFile and passwordFile go together"),
         ({"tokenFile": "/t", "usernameFile": "/u", "passwordFile": "/p"}, "one login is sent"),
-        ({"headers": {"Authorization": f"Bearer {SECRET}"}}, "'Authorization' is no header"),
-        ({"headers": {"X-A": f"{SECRET}\r\nX-B: b"}}, "the value of X-A is none"),
+        ({"headers": {"Authorization": f"Bearer {WORDS}"}}, "'Authorization' is no header"),
+        ({"headers": {"X-A": f"{WORDS}\r\nX-B: b"}}, "the value of X-A is none"),
         ({"headers": {"x-scope-orgid": "a"}}, "X-Scope-OrgID is set by tenants"),
         ({"tenants": {"llm": ["a\nb"]}}, "a tenant is none"),
-        ({"token": SECRET}, "sources.0.token"),
+        ({"token": WORDS}, "sources.0.token"),
     ],
 )
 def test_a_mistake_is_refused_at_the_start_and_no_secret_is_repeated(
@@ -77,7 +82,7 @@ def test_a_mistake_is_refused_at_the_start_and_no_secret_is_repeated(
     with pytest.raises(SourcesError) as refused:
         read(tmp_path, source)
     assert words in str(refused.value)
-    assert SECRET not in str(refused.value)
+    assert WORDS not in str(refused.value)
 
 
 def test_names_are_unique_and_the_file_is_there(tmp_path: Path) -> None:
@@ -173,7 +178,7 @@ async def test_a_new_login_is_read_after_some_seconds_or_at_once_where_the_old_i
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "cannot be read"), ("", "holds no login"), (f"{SECRET}\n{SECRET}", "holds no login")],
+    [(None, "cannot be read"), ("", "holds no part of"), (f"{WORDS}\n{WORDS}", "holds no part of")],
     ids=["no file", "nothing", "two lines"],
 )
 async def test_without_a_login_nothing_is_asked_and_it_is_said_where_it_should_be(
@@ -185,7 +190,7 @@ async def test_without_a_login_nothing_is_asked_and_it_is_said_where_it_should_b
         cause, refused = await asked(session, server, login)
     assert (words in cause, refused) == (True, True)
     assert token in cause
-    assert SECRET not in cause
+    assert WORDS not in cause
     assert server.asked == []
 
 
@@ -193,6 +198,88 @@ async def test_certificates_are_trusted_in_place_of_the_machine_s(tmp_path: Path
     wrong = written(tmp_path, "ca.crt", "no certificate")
     with pytest.raises(NoLoginError, match="holds no certificates"):
         await read(tmp_path, {"caFile": wrong}).login(named(), "llm").credentials()
+
+
+PROMETHEUS = "https://p.example.com/x"
+FORBIDDEN = (
+    'secrets "login" is forbidden: User "system:serviceaccount:fathom-system:fathom" cannot get '
+    'resource "secrets" in API group "" in the namespace "llm"'
+)
+
+
+def secret(kube: FakeKube, url: str = PROMETHEUS, **data: str) -> None:
+    encoded = {key: b64encode(value.encode()).decode() for key, value in data.items()}
+    kube.put(
+        SECRET,
+        {
+            "metadata": {
+                "namespace": "llm",
+                "name": "login",
+                "annotations": {PROMETHEUS_URL_ANNOTATION: url},
+            },
+            "data": encoded,
+        },
+    )
+
+
+def own(**refs: Mapping[str, str]) -> PrometheusSpec:
+    return PrometheusSpec.model_validate({"url": f"{PROMETHEUS}/", **refs})
+
+
+TOKEN = own(bearerTokenSecretRef={"name": "login", "key": "token"})
+USER = own(basicAuthSecretRef={"name": "login"})
+
+
+async def test_a_namespace_s_own_login_is_its_secret_s() -> None:
+    kube, clock = FakeKube(), ManualClock()
+    secret(kube, token="abc\n", username="me", password="a b")
+    token = SecretLogin(TOKEN, "llm", kube, clock)
+    assert (await token.credentials()).headers == {"Authorization": "Bearer abc"}
+    user = await SecretLogin(USER, "llm", kube, clock).credentials()
+    assert user.headers == {"Authorization": f"Basic {b64encode(b'me:a b').decode()}"}
+    nothing = await SecretLogin(own(), "llm", kube, clock).credentials()
+    assert nothing.headers == {}
+
+    secret(kube, token="new")
+    assert (await token.credentials()).headers == {"Authorization": "Bearer abc"}
+    token.refused()
+    assert (await token.credentials()).headers == {"Authorization": "Bearer new"}
+
+
+async def why_not(kube: FakeKube, spec: PrometheusSpec = TOKEN) -> str:
+    with pytest.raises(NoLoginError) as error:
+        await SecretLogin(spec, "llm", kube, ManualClock()).credentials()
+    assert WORDS not in str(error.value)
+    return str(error.value)
+
+
+async def test_it_is_sent_nowhere_that_its_secret_does_not_name() -> None:
+    kube = FakeKube()
+    secret(kube, url="https://another.example.com", token=WORDS)
+    assert f"annotates it with {PROMETHEUS_URL_ANNOTATION}: {PROMETHEUS}" in await why_not(kube)
+
+
+async def test_what_the_operator_may_not_read_is_said_with_the_role_that_lets_it() -> None:
+    kube = FakeKube()
+    kube.fail = lambda _, kind: KubeError(403, FORBIDDEN) if kind is SECRET else None
+    assert (
+        "create role fathom-reads-login --verb=get --resource=secrets --resource-name=login"
+        in await why_not(kube)
+    )
+    assert "--serviceaccount=fathom-system:fathom" in await why_not(kube)
+
+
+async def test_what_is_missing_is_said_by_its_name() -> None:
+    kube = FakeKube()
+    assert "there is no Secret login in llm: create it" in await why_not(kube)
+    secret(kube, token=f"{WORDS}\n{WORDS}")
+    assert "key token of Secret login holds no part of its login" in await why_not(kube)
+    secret(kube)
+    assert "key username of Secret login" in await why_not(kube, USER)
+    certificates = own(caConfigMapRef={"name": "ca", "key": "ca.crt"})
+    assert "there is no ConfigMap ca in llm" in await why_not(kube, certificates)
+    kube.put(CONFIG_MAP, {"metadata": {"namespace": "llm", "name": "ca"}, "data": {}})
+    assert "key ca.crt of ConfigMap ca holds no certificates" in await why_not(kube, certificates)
 
 
 async def asked(
@@ -205,7 +292,7 @@ async def asked(
 
 def refusing(status: int) -> Answer:
     async def answer(server: BadServer, writer: asyncio.StreamWriter) -> None:
-        head = f"HTTP/1.1 {status} {SECRET}\r\nContent-Length: {len(SECRET)}\r\n\r\n{SECRET}"
+        head = f"HTTP/1.1 {status} {WORDS}\r\nContent-Length: {len(WORDS)}\r\n\r\n{WORDS}"
         await server.send(writer, head.encode())
 
     return answer
@@ -232,7 +319,7 @@ async def test_each_refusal_says_who_has_to_do_what(
         cause, refused = await asked(session, server, login)
     assert words in cause
     assert refused is (status != 500)
-    assert SECRET not in cause
+    assert WORDS not in cause
     assert "my-own-token" not in cause
     assert ("my-own-token" in server.heads[0]) is with_login
 

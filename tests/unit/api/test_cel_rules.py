@@ -12,6 +12,8 @@ from fathom.resource import SpeculativeDeployment, parse
 from manifest_samples import manifest
 from support.validated import errors
 
+URL = "https://prometheus.example.com/x"
+TOKEN = {"name": "login", "key": "token"}
 GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
     "draft.id": (
         [{}, {"draft.id": None, "draft.method": "ngram"}, {"draft.method": "mtp"}],
@@ -186,6 +188,33 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
             {"metrics.prometheus": {"source": "c"}, "metrics.prometheusURL": "http://p:9090"},
             {"metrics.prometheus": {"source": "c"}, "metrics.prometheusLabels": {"cluster": "eu"}},
         ],
+    ),
+    "metrics.prometheus.source": (
+        [
+            {"metrics.prometheus": {"source": "central", "tenant": "ml"}},
+            {"metrics.prometheus": {"url": URL, "bearerTokenSecretRef": TOKEN}},
+            {"metrics.prometheus": {"url": URL, "basicAuthSecretRef": {"name": "login"}}},
+            {"metrics.prometheus": {"url": URL, "caConfigMapRef": {"name": "ca", "key": "ca.crt"}}},
+        ],
+        [
+            {"metrics.prometheus": {}},
+            {"metrics.prometheus": {"source": "central", "url": URL}},
+            {"metrics.prometheus": {"source": "central", "bearerTokenSecretRef": TOKEN}},
+            {"metrics.prometheus": {"source": "central", "basicAuthSecretRef": {"name": "login"}}},
+            {"metrics.prometheus": {"source": "c", "caConfigMapRef": {"name": "ca", "key": "k"}}},
+            {"metrics.prometheus": {"url": URL, "tenant": "ml"}},
+            {
+                "metrics.prometheus": {
+                    "url": URL,
+                    "bearerTokenSecretRef": TOKEN,
+                    "basicAuthSecretRef": {"name": "login"},
+                }
+            },
+        ],
+    ),
+    "metrics.prometheus.url": (
+        [{"metrics.prometheus": {"url": URL}}],
+        [{"metrics.prometheus": {"url": "https://me:secret@prometheus.example.com"}}],
     ),
     "metrics.source": (
         [

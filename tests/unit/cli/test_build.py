@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fathom import __version__
-from fathom.build import BUILD_VARIABLE, build_name, version_and_build
+from fathom import BUILD_VARIABLE, __version__, build_name, version_and_build
 
 
 @pytest.fixture

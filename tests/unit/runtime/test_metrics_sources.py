@@ -12,12 +12,14 @@ from fathom.adapters.prometheus_metrics import PrometheusMetrics
 from fathom.adapters.prometheus_sources import read_sources
 from fathom.api.spec import MetricsSpec
 from fathom.runtime.ports import MetricsSources
+from support.fake_kube import FakeKube
 from support.loop_harness import ManualClock
 
 
 def sources() -> MetricsSources:
     session: Any = object()  # nothing is sent
-    return MetricsSources(session, session, ManualClock())
+    clock = ManualClock()
+    return MetricsSources(pods=session, prometheus=session, clock=clock, kube=FakeKube())
 
 
 def at(url: str, **labels: str) -> MetricsSpec:
@@ -54,7 +56,13 @@ async def test_a_source_is_asked_by_its_own_url_and_what_is_not_granted_is_said(
     central = {"name": "central", "url": "https://p.example.com", "namespaces": ["llm"]}
     file.write_text(json.dumps({"sources": [central]}))
     clock = ManualClock()
-    found = MetricsSources(session, session, clock, read_sources(file, clock))
+    found = MetricsSources(
+        pods=session,
+        prometheus=session,
+        clock=clock,
+        kube=FakeKube(),
+        sources=read_sources(file, clock),
+    )
     spec = MetricsSpec.model_validate({"prometheus": {"source": "central"}})
 
     reader = found.of(spec, "llm")
