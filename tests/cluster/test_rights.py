@@ -4,16 +4,28 @@ What misses each when it is taken away: `make rbac-mutants`.
 """
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
+from kubernetes.aio.client import ApiClient
+from rich.progress import Progress
 
+from fathom.adapters import kube_config
+from fathom.adapters.kube import Kube
+from fathom.adapters.ports import SystemClock
+from fathom.adapters.prometheus_query import NoLoginError
+from fathom.adapters.prometheus_sources import SecretLogin
+from fathom.api.names import ANNOTATION_PROMETHEUS_URL
+from fathom.api.spec import PrometheusSpec
 from local_cluster.cluster import LocalCluster
+from local_cluster.control_plane.obtain import ensure_binaries
 from rights.granted import CLUSTER_RULES, LEASE_RULES, Right, rights_in
 from rights.mutants import Stage
 from rights.scenarios import SCENARIOS, SERVES_BUDGETS, foreign_kinds
 from support.local_cluster import TestNamespace
-from support.waiting import GUARD_S
+from support.operator_process import account
+from support.waiting import GUARD_S, until
 
 pytestmark = pytest.mark.cluster
 
@@ -33,3 +45,45 @@ async def test_each_right_is_used_and_nothing_is_refused(
         right for right in GRANTED if right.group != "policy" or namespace.release >= SERVES_BUDGETS
     }
     assert used == served
+
+
+async def test_a_secret_is_read_once_the_printed_role_lets_it(
+    namespace: TestNamespace, tmp_path: Path
+) -> None:
+    url = "https://prometheus.example.com"
+    await namespace.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "login", "annotations": {ANNOTATION_PROMETHEUS_URL: url}},
+            "stringData": {"token": "abc"},
+        }
+    )
+    token = {"name": "login", "key": "token"}
+    spec = PrometheusSpec.model_validate({"url": url, "bearerTokenSecretRef": token})
+    configuration = await kube_config.load(await account(namespace, tmp_path))
+    async with ApiClient(configuration) as api:
+        login = SecretLogin(spec, namespace.name, Kube(api), SystemClock())
+        with pytest.raises(NoLoginError) as refused:
+            await login.credentials()
+        _, said, commands = str(refused.value).partition("let it read this one: ")
+        assert said
+        with Progress(disable=True) as progress:
+            binaries = await asyncio.to_thread(ensure_binaries, progress)
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-c", commands),
+            env={
+                "PATH": f"{binaries.directory}:{os.environ['PATH']}",
+                "KUBECONFIG": str(namespace.cluster.kubeconfig),
+            },
+        )
+        assert await process.wait() == 0
+
+        async def read() -> bool:
+            try:
+                sent = await login.credentials()
+            except NoLoginError:
+                return False
+            return sent.headers == {"Authorization": "Bearer abc"}
+
+        await until(read, "the Role holds")

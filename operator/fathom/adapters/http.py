@@ -190,7 +190,7 @@ def cause_of(error: Exception) -> str:
         case aiohttp.ClientConnectorDNSError():
             why = "its name cannot be resolved"
         case aiohttp.ClientConnectorCertificateError():
-            why = "its certificate is signed by nobody who is trusted, or for another name"
+            why = "its certificate is not trusted, or is for another name"
         case aiohttp.ClientSSLError() | ssl.SSLError():
             why = "no TLS connection comes about"
         case aiohttp.ClientConnectorError(errno=int(number)) if number > 0:

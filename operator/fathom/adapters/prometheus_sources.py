@@ -18,6 +18,7 @@ from fathom.adapters.ports import Clock, KubeError, KubePort, SystemClock
 from fathom.adapters.prometheus_query import HEADER_TEXT, Credentials, Login, NoLoginError
 from fathom.api.base import ApiModel, LeanModel, Texts
 from fathom.api.metrics_rules import PLAIN_URL
+from fathom.api.names import ANNOTATION_PROMETHEUS_URL
 from fathom.api.spec import PrometheusSpec
 from fathom.cluster.kinds import CONFIG_MAP, SECRET, Kind
 from fathom.cluster.manifest import Manifest
@@ -29,8 +30,6 @@ FRESH_S: Final = 10.0
 another one anyway."""
 SECRET_FRESH_S: Final = 300.0
 """So long for one that the API server is asked for."""
-PROMETHEUS_URL_ANNOTATION: Final = "fathom.dev/prometheus-url"
-"""Of a Secret: where its login may be sent."""
 _ACCOUNT: Final = re.compile(r'"system:serviceaccount:([^:"]+):([^:"]+)"')
 """Who is refused, as an API server says it."""
 _LARGEST_FILE_BYTES: Final = 1 << 20
@@ -290,10 +289,10 @@ class SecretLogin(Login):
     async def _secret(self, name: str) -> Mapping[str, str]:
         """Its data, where it says that it is for this URL."""
         found = _Keys.model_validate(await self._read_object(SECRET, name))
-        if found.metadata.annotations.get(PROMETHEUS_URL_ANNOTATION, "").rstrip("/") != self.url:
+        if found.metadata.annotations.get(ANNOTATION_PROMETHEUS_URL, "").rstrip("/") != self.url:
             raise NoLoginError(
                 f"Secret {name} does not say that it is for this URL; whoever owns it annotates it "
-                f"with {PROMETHEUS_URL_ANNOTATION}: {self.url}"
+                f"with {ANNOTATION_PROMETHEUS_URL}: {self.url}"
             )
         return found.data
 

@@ -77,6 +77,8 @@ ASKING_ANNOTATIONS: Final = (
     ANNOTATION_ROLLOUT,
 )
 """On SpeculativeDeployments, by a person who then waits, as after an edit of the spec."""
+ANNOTATION_PROMETHEUS_URL: Final = f"{GROUP}/prometheus-url"
+"""On a Secret: the Prometheus that its login may be sent to."""
 ANNOTATION_PAGE_IP: Final = f"{GROUP}/page-ip"
 """On the lease: where the operator that holds it may be asked for its page."""
 ANNOTATION_RENDERED_BY: Final = f"{GROUP}/rendered-by"

@@ -16,7 +16,6 @@ from fathom.adapters.prometheus_metrics import PrometheusMetrics
 from fathom.adapters.prometheus_query import Login, NoLoginError
 from fathom.adapters.prometheus_sources import (
     FRESH_S,
-    PROMETHEUS_URL_ANNOTATION,
     NotGrantedError,
     PrometheusSources,
     SecretLogin,
@@ -24,6 +23,7 @@ from fathom.adapters.prometheus_sources import (
     SourcesError,
     read_sources,
 )
+from fathom.api.names import ANNOTATION_PROMETHEUS_URL
 from fathom.api.spec import PrometheusSpec
 from fathom.cluster.kinds import CONFIG_MAP, SECRET
 from support import bad_server
@@ -215,7 +215,7 @@ def secret(kube: FakeKube, url: str = PROMETHEUS, **data: str) -> None:
             "metadata": {
                 "namespace": "llm",
                 "name": "login",
-                "annotations": {PROMETHEUS_URL_ANNOTATION: url},
+                "annotations": {ANNOTATION_PROMETHEUS_URL: url},
             },
             "data": encoded,
         },
@@ -256,7 +256,7 @@ async def why_not(kube: FakeKube, spec: PrometheusSpec = TOKEN) -> str:
 async def test_it_is_sent_nowhere_that_its_secret_does_not_name() -> None:
     kube = FakeKube()
     secret(kube, url="https://another.example.com", token=WORDS)
-    assert f"annotates it with {PROMETHEUS_URL_ANNOTATION}: {PROMETHEUS}" in await why_not(kube)
+    assert f"annotates it with {ANNOTATION_PROMETHEUS_URL}: {PROMETHEUS}" in await why_not(kube)
 
 
 async def test_what_the_operator_may_not_read_is_said_with_the_role_that_lets_it() -> None:

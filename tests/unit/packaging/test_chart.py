@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from fathom.adapters.ports import SystemClock
+from fathom.adapters.prometheus_sources import NotGrantedError, read_sources
 from fathom.api import names
+from fathom.api.spec import PrometheusSpec
 from fathom.runtime.options import RunOptions
 from local_cluster.helm import Helm, HelmError, Release
 from structural_schema import nodes
@@ -337,6 +340,90 @@ def test_rules_are_made_on_request_only(render: Render) -> None:
     assert rendered == expected
 
 
+SOURCES = [
+    {
+        "name": "central",
+        "url": "https://mimir.example.com/prometheus",
+        "namespaces": ["llm"],
+        "tokenFile": {"secretName": "mimir", "key": "token"},
+        "ca": {"configMapName": "corporate-ca", "key": "ca.crt"},
+        "headers": {"X-Team": "ml"},
+        "tenants": {"llm": ["inference"]},
+    },
+    {
+        "name": "basic",
+        "url": "http://vm:8427",
+        "namespaces": ["*"],
+        "basicAuth": {"secretName": "vm", "passwordKey": "pass"},
+        "ca": {"secretName": "vm", "key": "ca.crt"},
+    },
+    {
+        "name": "projected",
+        "url": "https://thanos:9091",
+        "namespaces": ["*"],
+        "projectedToken": {"audience": "thanos"},
+    },
+]
+
+
+def test_sources_are_files_of_the_operator_s_pod(render: Render, tmp_path: Path) -> None:
+    assert "--prometheus-sources" not in str(render({}))
+    made = render({"prometheus": {"sources": SOURCES}})
+    pod = pod_of(made)
+    (container,) = pod["containers"]
+    mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    file = "/etc/fathom/prometheus/sources.json"
+    assert f"--prometheus-sources={file}" in container["args"]
+    config = made["ConfigMap", "fathom-prometheus"]["data"]["sources.json"]
+    (tmp_path / "sources.json").write_text(config)
+    # What the operator reads: names, addresses, users and files, and no login.
+    sources = read_sources(tmp_path / "sources.json", SystemClock())
+    assert sources.login(PrometheusSpec(source="central"), "llm").url == SOURCES[0]["url"]
+    with pytest.raises(NotGrantedError):
+        sources.login(PrometheusSpec(source="central"), "web")
+
+    volume = next(each for each in pod["volumes"] if each["name"] == "prometheus")
+    parts = volume["projected"]["sources"]
+    files = {
+        f"{mounted['prometheus']}/{item['path']}"
+        for part in parts
+        for value in part.values()
+        for item in value.get("items", [value] if "path" in value else [])
+    }
+    named = {
+        path
+        for source in json.loads(config)["sources"]
+        for key, path in source.items()
+        if key.endswith("File")
+    }
+    assert named == files
+    assert len(named) == 6
+    # One that is missing keeps no operator from starting.
+    assert {"optional": True}.items() <= parts[1]["secret"].items()
+    assert all(
+        value["optional"]
+        for part in parts[1:]
+        for kind, value in part.items()
+        if kind != "serviceAccountToken"
+    )
+
+
+def test_another_source_makes_another_operator(render: Render) -> None:
+    def pod(sources: list[Any]) -> Any:
+        values = {"prometheus": {"sources": sources}, "podAnnotations": {"a": "b"}}
+        return render(values)["Deployment", "fathom"]["spec"]["template"]["metadata"]["annotations"]
+
+    assert pod([]) == {"a": "b"}
+    assert pod(SOURCES).keys() == {"a", "checksum/prometheus-sources"}
+    assert pod(SOURCES) != pod(SOURCES[:1])
+
+
+def test_sources_add_no_right(render: Render) -> None:
+    with_sources = render({"prometheus": {"sources": SOURCES}})
+    for place in (("ClusterRole", "fathom"), ("Role", "fathom")):
+        assert with_sources[place] == render({})[place]
+
+
 def test_existing_service_account_is_used(render: Render) -> None:
     manifests = render({"serviceAccount": {"create": False, "name": "mine"}})
     assert "ServiceAccount" not in {kind for kind, _ in manifests}
@@ -354,6 +441,10 @@ def test_existing_service_account_is_used(render: Render) -> None:
         ({"metrics": {"podMonitor": {"enable": True}}}, "enable"),
         ({"metrics": {"rules": {"runbookUrl": "https://w.io"}}}, "runbookUrl"),
         ({"metrics": {"dashboards": {"labels": {"grafana_dashboard": 1}}}}, "grafana_dashboard"),
+        ({"prometheus": {"sources": [{**SOURCES[0], "token": "abc"}]}}, "token"),
+        ({"prometheus": {"sources": [{**SOURCES[0], "url": "https://me:pw@p"}]}}, "url"),
+        ({"prometheus": {"sources": [{**SOURCES[0], "basicAuth": {"secretName": "a"}}]}}, "not"),
+        ({"prometheus": {"sources": [{"name": "a", "url": "http://a"}]}}, "namespaces"),
     ],
 )
 def test_a_mistake_in_the_values_is_refused_by_name(

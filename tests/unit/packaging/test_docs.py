@@ -209,6 +209,7 @@ OTHERS = {
     "nodePool.tolerations": [{"key": "a"}],
     "cache.accessModes": ["ReadWriteOnce"],
     "cache.size": "1Ti",
+    "metrics.prometheus": {"source": "central"},
     "speculation.tokens": 7,
 }
 
