@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from typing import Final
 
 import aiohttp
 import pytest
@@ -63,6 +64,21 @@ def build(folder: Path, name: str, changes: Mapping[tuple[str, str], str]) -> Pa
     return other
 
 
+SOURCES: Final[JsonValue] = [
+    {
+        "name": name,
+        "url": "https://prometheus.example.com",
+        "namespaces": ["*"],
+        **login,
+    }
+    for name, login in (
+        ("missing", {"tokenFile": {"secretName": "missing", "key": "token"}}),
+        ("projected", {"projectedToken": {"audience": "prometheus"}}),
+    )
+]
+"""One whose Secret there is not: the operator starts all the same."""
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Where a pod of the operator sees it: a volume hides what lies in /tmp."""
@@ -100,6 +116,7 @@ class Installed:
             "replicas": replicas,
             "hub": {"enabled": False},
             "env": [{"name": "PYTHONPATH", "value": str(program)}],
+            **({"prometheus": {"sources": SOURCES}} if chart == CHART else {}),
         }
         return Release(chart, "fathom", self.namespace.name, values)
 
