@@ -8,13 +8,14 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from aiohttp import web
-from prometheus_client import generate_latest
+from prometheus_client import Gauge, generate_latest
 
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, MeasuredStatus, SpeculativeDeploymentStatus
@@ -23,7 +24,7 @@ from fathom.runtime.telemetry import Telemetry
 from fathom.times import rfc3339
 from local_cluster.control_plane.binaries import assets_binaries, cached_binaries
 from local_cluster.kube import MERGE_PATCH
-from support.external_metrics import external_metrics
+from support.external_metrics import Trigger, external_metrics
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, operator, resource
 from support.prometheus import running_prometheus
@@ -35,6 +36,8 @@ pytestmark = pytest.mark.cluster
 
 PAGE = Path(__file__).parents[2] / "docs" / "around-the-pods.md"
 NOW_S = 1_800_000_000.0
+TRIGGER = "s0-prometheus"
+"""As KEDA calls the metric of a first trigger."""
 
 
 class OperatorMetrics:
@@ -43,6 +46,19 @@ class OperatorMetrics:
     def __init__(self, key: ObjectKey) -> None:
         self._key = key
         self._telemetry = Telemetry()
+        self._waiting = Gauge(
+            "vllm:num_requests_waiting",
+            "As vLLM's.",
+            ["namespace", "pod"],
+            registry=self._telemetry.registry,
+        )
+
+    def wait(self, requests: int | None) -> None:
+        """Show so many requests that wait, as a pod of the resource does; None: no such series."""
+        self._waiting.clear()
+        if requests is not None:
+            pod = f"{self._key.name}-0a1b2c3d-5f6g7-x8z9q"
+            self._waiting.labels(self._key.namespace, pod).set(requests)
 
     def show(self, utilization: float | None) -> None:
         """None: it is not known."""
@@ -82,11 +98,45 @@ class OperatorMetrics:
             await runner.cleanup()
 
 
+def shown(word: str) -> dict[str, Any]:
+    """The page's manifest that has this word."""
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (text,) = (each for each in blocks if word in each)
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def trigger_of(namespace: str, name: str) -> tuple[Trigger, str]:
+    """The page's trigger of KEDA's, for this resource; and its threshold."""
+    (trigger,) = shown("ScaledObject")["spec"]["triggers"]
+    said = trigger["metadata"]
+    query = said["query"].replace('"llm"', f'"{namespace}"').replace("kimi-k2", name)
+    return Trigger(query, said.get("ignoreNullValues", "true") == "true"), said["threshold"]
+
+
+def of_keda(manifest: dict[str, Any], threshold: str) -> dict[str, Any]:
+    """The autoscaler that KEDA makes of a ScaledObject with one trigger."""
+    name = manifest["metadata"]["name"]
+    found = deepcopy(manifest)
+    found["metadata"]["name"] = f"keda-hpa-{name}"
+    found["spec"]["metrics"] = [
+        {
+            "type": "External",
+            "external": {
+                "metric": {
+                    "name": TRIGGER,
+                    "selector": {"matchLabels": {"scaledobject.keda.sh/name": name}},
+                },
+                "target": {"type": "AverageValue", "averageValue": threshold},
+            },
+        }
+    ]
+    return found
+
+
 def autoscaler(namespace: TestNamespace, name: str) -> tuple[str, dict[str, Any]]:
     """The page's own manifest, for this resource and without the wait; and where it goes."""
-    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    (text,) = (each for each in blocks if "fathom_utilization" in each)
-    found: dict[str, Any] = yaml.safe_load(text)
+    found = shown("fathom_utilization")
     version = "v2" if namespace.release >= (1, 23) else "v2beta2"
     found["apiVersion"] = f"autoscaling/{version}"
     found["metadata"] = {"name": name}
@@ -133,6 +183,7 @@ async def test_an_autoscaler_follows_the_utilization_and_holds_where_it_is_not_k
     await resource.apply({**SPEC, "replicas": 1})
     await resource.wait("Ready", "True")
     where, manifest = autoscaler(namespace, resource.name)
+    trigger, threshold = trigger_of(namespace.name, resource.name)
 
     async def replicas(number: int) -> None:
         async def reached() -> bool:
@@ -142,8 +193,8 @@ async def test_an_autoscaler_follows_the_utilization_and_holds_where_it_is_not_k
 
         await until(reached, f"the autoscaler asks for {number}, and as many are ready")
 
-    async def holds() -> bool:
-        found = await namespace.api.request("GET", f"{where}/{resource.name}")
+    async def holds(name: str) -> bool:
+        found = await namespace.api.request("GET", f"{where}/{name}")
         conditions = (found.get("status") or {}).get("conditions") or []
         return ("ScalingActive", "False") in [(c["type"], c["status"]) for c in conditions]
 
@@ -159,14 +210,14 @@ async def test_an_autoscaler_follows_the_utilization_and_holds_where_it_is_not_k
             ],
             tmp_path,
         ) as prometheus,
-        external_metrics(namespace, prometheus),
+        external_metrics(namespace, prometheus, {TRIGGER: trigger}),
         autoscaling(namespace, tmp_path),
     ):
         await namespace.api.request("POST", where, body=manifest)
         await replicas(2)
 
         metrics.show(None)
-        await until(holds, "it is not known, and the autoscaler says so")
+        await until(lambda: holds(resource.name), "it is not known, and the autoscaler says so")
         assert (await resource.get())["spec"]["replicas"] == 2
 
         # A rollout and a larger fleet at once: neither stops the other.
@@ -182,4 +233,16 @@ async def test_an_autoscaler_follows_the_utilization_and_holds_where_it_is_not_k
         await resource.wait("Progressing", "False", "UpToDate")
 
         metrics.show(0.25)
+        await replicas(1)
+
+        # By requests that wait, as KEDA would have it; silence is no reason to have fewer.
+        await namespace.api.request("DELETE", f"{where}/{resource.name}")
+        keda = of_keda(manifest, threshold)
+        metrics.wait(10)
+        await namespace.api.request("POST", where, body=keda)
+        await replicas(2)
+        metrics.wait(None)
+        await until(lambda: holds(keda["metadata"]["name"]), "silence, and the autoscaler says so")
+        assert (await resource.get())["spec"]["replicas"] == 2
+        metrics.wait(1)
         await replicas(1)

@@ -1,8 +1,9 @@
-"""The external metrics API, as a metrics adapter serves it: answers of a real Prometheus."""
+"""The external metrics API, as an adapter or KEDA serves it: answers of a real Prometheus."""
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
@@ -17,11 +18,29 @@ _SERVICE: Final = "external-metrics"
 _API: Final = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 
+@dataclass(frozen=True)
+class Trigger:
+    """A trigger of KEDA's for a Prometheus (its scaler `prometheus`)."""
+
+    query: str
+    ignores_null_values: bool
+    """KEDA's `ignoreNullValues`: no result is 0; otherwise it is an error."""
+
+
 @asynccontextmanager
-async def external_metrics(namespace: TestNamespace, prometheus: str) -> AsyncIterator[None]:
+async def external_metrics(
+    namespace: TestNamespace,
+    prometheus: str,
+    triggers: Mapping[str, Trigger],
+) -> AsyncIterator[None]:
     """Serve every metric of a Prometheus whose label `namespace` is this one.
 
     The API server asks the Service, and the Service leads to this process.
+
+    Args:
+        namespace: whose metrics.
+        prometheus: its URL.
+        triggers: by the name of a metric: it is what KEDA makes of a query.
     """
     state = namespace.cluster.state
     plane = state.control_plane
@@ -31,7 +50,7 @@ async def external_metrics(namespace: TestNamespace, prometheus: str) -> AsyncIt
     address, port = str(state.network.gateway), free_port()
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        runner = web.AppRunner(_application(session, prometheus))
+        runner = web.AppRunner(_application(session, prometheus, triggers))
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, address, port, ssl_context=tls).start()
@@ -42,7 +61,9 @@ async def external_metrics(namespace: TestNamespace, prometheus: str) -> AsyncIt
         yield
 
 
-def _application(session: aiohttp.ClientSession, prometheus: str) -> web.Application:
+def _application(
+    session: aiohttp.ClientSession, prometheus: str, triggers: Mapping[str, Trigger]
+) -> web.Application:
     async def resources(_: web.Request) -> web.Response:
         body = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{GROUP}/v1beta1"}
         return web.json_response({**body, "resources": []})
@@ -53,14 +74,19 @@ def _application(session: aiohttp.ClientSession, prometheus: str) -> web.Applica
         )
         labels["namespace"] = request.match_info["namespace"]
         chosen = ",".join(f'{name}="{value}"' for name, value in labels.items())
-        query = {"query": f"{request.match_info['metric']}{{{chosen}}}"}
+        trigger = triggers.get(metric := request.match_info["metric"])
+        query = {"query": trigger.query if trigger else f"{metric}{{{chosen}}}"}
         async with session.get(
             f"{prometheus}/api/v1/query",
             params=query,
             timeout=aiohttp.ClientTimeout(total=GUARD_S),
         ) as response:
             found = (await response.json())["data"]["result"]
-        items = [_value(request.match_info["metric"], each) for each in found]
+        if trigger and not found:
+            if not trigger.ignores_null_values:
+                raise web.HTTPInternalServerError(text="no result")
+            found = [{"metric": {}, "value": [0, "0"]}]
+        items = [_value(metric, each) for each in found]
         body: dict[str, Any] = {"kind": "ExternalMetricValueList", "metadata": {}, "items": items}
         return web.json_response({**body, "apiVersion": f"{GROUP}/v1beta1"})
 
