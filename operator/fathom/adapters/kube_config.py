@@ -190,9 +190,16 @@ def _checked(found: _Kubeconfig, file: str, context: str) -> _Chosen:
                 f"Context {name!r} of the kubeconfig {file} names {which}: {_ANOTHER}. "
                 f"{_known(there)}"
             )
-    if not found.clusters[cluster].get("server"):
+    server = str(found.clusters[cluster].get("server") or "")
+    if not server:
         raise NoClusterError(
             f"Cluster {cluster!r} of the kubeconfig {file} has no server: {_ANOTHER}."
+        )
+    if not user and server.lower().startswith("https:"):
+        # The library cannot ask there without a user.
+        raise NoClusterError(
+            f"Context {name!r} of the kubeconfig {file} names no user, and {server} asks for one: "
+            f"{_ANOTHER}. {_known(found.users)}"
         )
     plugin = found.users.get(user, {}).get("exec")
     command = str(plugin.get("command") or "") if isinstance(plugin, dict) else ""

@@ -26,8 +26,10 @@ from fathom.cli.options import (
     watch_cluster,
 )
 from fathom.resource import UNKNOWN, standing, unwatched_since
+from fathom.times import ago
 
-_NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN")
+_NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN", "MEASURED")
+"""The last says when those before it were measured: without traffic that is long ago."""
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -98,6 +100,7 @@ def _cells(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[Text, ...
         "" if rate is None else str(rate),
         f"{tpot} ms" if tpot else "",
         f"{measured.gain_percent}%" if measured.gain_percent else "",
+        ago(measured.at, now_s),
         status.tuning.summary,
         _decision(decision) if decision else "",
     )

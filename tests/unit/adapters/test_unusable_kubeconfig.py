@@ -155,6 +155,11 @@ async def test_a_context_needs_no_user_and_a_cluster_a_server(tmp_path: Path) ->
     file = with_changes(tmp_path, contexts=[anonymous])
     assert (await kube_config.load(file)).host == ELSEWHERE
     assert kube_config.namespace(file) == "llm"
+    # But for TLS, where the library cannot do without.
+    secure = {"name": "it", "cluster": {"server": "https://127.0.0.1:6443"}}
+    file = with_changes(tmp_path, contexts=[anonymous], clusters=[secure])
+    why = "names no user, and https://127.0.0.1:6443 asks for one"
+    assert (await refused(file)).startswith(f"Context 'it' of the kubeconfig {file} {why}: ")
     file = with_changes(tmp_path, clusters=[{"name": "it", "cluster": {}}])
     assert await refused(file) == f"Cluster 'it' of the kubeconfig {file} has no server: {ANOTHER}"
 

@@ -80,7 +80,8 @@ def test_a_row_holds_what_the_status_says() -> None:
     assert header.split()[:3] == ["NAMESPACE", "NAME", "READY"]
     before, after = row.split("5 at 1-8, 3 beyond")
     assert before.split() == ["llm", "kimi", "2/2"]
-    assert after.split()[:5] == ["2.91", "4321", "11.5", "ms", "6.2%"]
+    # The numbers, and when they were measured.
+    assert after.split()[:8] == ["2.91", "4321", "11.5", "ms", "6.2%", "30", "min", "ago"]
     assert "Advise/Advising" in row
     assert "Would move batch 5-8 from 3 to 5. Expected over all traffic: 6.1%" in row
     assert "DraftMismatch/AcceptanceCliff" in row
@@ -122,7 +123,7 @@ def test_what_is_unknown_is_a_dash_and_not_zero() -> None:
         )
     )
 
-    assert row.split() == ["new", *["–"] * 9]
+    assert row.split() == ["new", *["–"] * 10]
 
 
 def test_the_document_has_numbers_and_null_for_what_is_unknown() -> None:
@@ -171,7 +172,7 @@ def test_a_degraded_resource_is_an_alarm() -> None:
 def test_one_that_nobody_watches_is_told(last: str, alarms: str) -> None:
     status = SpeculativeDeploymentStatus.model_validate({"lastReconcileTime": last})
     _, row, *_ = shown(top_table([listed("kimi", status)], NOW_S, with_namespace=False))
-    assert row.split()[9:] == alarms.split()
+    assert row.split()[10:] == alarms.split()
 
 
 async def test_resources_are_listed_by_name_in_one_namespace_or_in_all() -> None:
