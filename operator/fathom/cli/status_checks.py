@@ -61,6 +61,8 @@ _MEASURES_NOTHING: Final = frozenset(
     }
 )
 """Reasons of Tuning with which nothing is known of the present."""
+_AS_ASKED: Final = frozenset({Reason.STATIC, Reason.DRAFTING_DISABLED})
+"""Reasons why nothing is tuned that are what the spec asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +259,7 @@ def _tuning(given: _Given) -> Iterator[StatusCheck]:
     found, summary = given.status.condition(ConditionType.TUNING), given.status.tuning.summary
     if found is None:
         return
-    fine = holds(found) or found.reason == Reason.STATIC
+    fine = holds(found) or found.reason in _AS_ASKED
     text = given.sentence(found)
     text = f"{summary}{text.removeprefix(found.reason)}" if summary else text
     advises = summary.startswith(f"{TuningMode.ADVISE}/")
@@ -278,7 +280,7 @@ def _alarm_checks(given: _Given) -> Iterator[StatusCheck]:
         yield StatusCheck(subject="alarm", state=CheckState.WARNING, text=text)
     if not active:
         tuning = given.status.condition(ConditionType.TUNING)
-        seen = given.measures and tuning is not None and tuning.reason != Reason.STATIC
+        seen = given.measures and tuning is not None and tuning.reason not in _AS_ASKED
         text = "none is active" if seen else "nothing is measured that could raise one"
         state = CheckState.OK if seen else CheckState.UNKNOWN
         yield StatusCheck(subject="alarms", state=state, text=text)

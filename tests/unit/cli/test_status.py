@@ -137,6 +137,10 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
             *("tuning", "ok", "Static: depth stays.", ""),
         ),
         (
+            reported({"Tuning": ("False", "DraftingDisabled", "as asked.")}),
+            *("tuning", "ok", "DraftingDisabled: as asked.", ""),
+        ),
+        (
             reported(tuning={"summary": "Advise/Advising"}),
             *("tuning", "ok", "Advise/Advising: The depths"),
             "`kubectl fathom advise kimi` says which depth to write.",
