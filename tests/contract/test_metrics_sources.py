@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import json
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,9 @@ from fathom.adapters.exposition import counters
 from fathom.adapters.http import http_session
 from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample, SystemClock
-from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
+from fathom.adapters.prometheus_history import Access, PrometheusHistory, Scrape
 from fathom.adapters.prometheus_metrics import PrometheusMetrics
+from fathom.adapters.prometheus_query import PrometheusUnreadableError
 from fathom.adapters.prometheus_sources import FRESH_S, SourceLogin, read_sources
 from fathom.api.spec import MetricsSpec, PrometheusSpec
 from fathom.cluster.kinds import ObjectKey
@@ -266,7 +268,7 @@ async def test_clusters_behind_one_prometheus_are_told_apart_by_their_labels(
         for tokens, cluster in enumerate(("eu.1", "eu-1"), start=1):
             labels = {"cluster": cluster}
             reader = PrometheusMetrics(session, url, timeout_s=GUARD_S, labels=labels)
-            history = PrometheusHistory(session, url, timeout_s=GUARD_S, labels=labels)
+            history = PrometheusHistory(url, timeout_s=GUARD_S, labels=labels)
 
             async def read(reader: MetricsPort = reader) -> bool:
                 return bool((await reader.sample([here])).counters)
@@ -278,6 +280,7 @@ async def test_clusters_behind_one_prometheus_are_told_apart_by_their_labels(
                 async for chunk in history.chunks(key, now_s - 60, now_s, step_s=0.0)
                 for each in chunk.scrapes
             ]
+            history.close()
             (now,) = (await reader.sample([here])).counters
             assert {each.engine.generation_tokens for each in (now, *past)} == {tokens}
 
@@ -286,8 +289,8 @@ async def test_the_past_is_told_scrape_by_scrape(exporters: Exporters, tmp_path:
     pod = "kimi-0a1b2c3d-5f6g7-x8z9q"
     await exporters.start(pod)
     started_s = time.time()
-    async with running_prometheus(jobs(exporters), tmp_path) as url, http_session(1) as session:
-        history = PrometheusHistory(session, url, timeout_s=GUARD_S)
+    async with running_prometheus(jobs(exporters), tmp_path) as url:
+        history = PrometheusHistory(url, timeout_s=GUARD_S)
 
         async def told() -> list[Scrape]:
             key, now_s = ObjectKey(NAMESPACE, "kimi"), time.time()
@@ -300,6 +303,7 @@ async def test_the_past_is_told_scrape_by_scrape(exporters: Exporters, tmp_path:
 
         await until(enough, "four scrapes")
         found = await told()
+        history.close()
     looks = [counters(each.points, pod=each.pod, at_s=each.at_s) for each in found]
 
     assert {look.pod for look in looks} == {pod}
@@ -359,6 +363,14 @@ class Guarded:
         file.write_text(json.dumps({"sources": [one]}))
         return read_sources(file, clock).login(PrometheusSpec(source="central"), NAMESPACE)
 
+    async def past(self, url: str, password: str) -> list[str]:
+        """The pods that a person finds there."""
+        login = b64encode(f"fathom:{password}".encode()).decode()
+        access = Access(headers={"Authorization": f"Basic {login}"}, ca_file=self.folder / "ca.crt")
+        history, now_s = PrometheusHistory(url, access, timeout_s=GUARD_S), time.time()
+        chunks = history.chunks(ObjectKey(NAMESPACE, "kimi"), now_s - 60, now_s, step_s=0.0)
+        return [scrape.pod async for chunk in chunks for scrape in chunk.scrapes]
+
 
 async def test_a_guarded_prometheus_is_read_while_its_login_and_certificate_change(
     exporters: Exporters, tmp_path: Path
@@ -367,6 +379,7 @@ async def test_a_guarded_prometheus_is_read_while_its_login_and_certificate_chan
     old, new = guarded.certify("old"), guarded.certify("new")
     web = guarded.asks_for(FIRST, old)
     guarded.sends(FIRST, old)
+    await exporters.start("kimi-0a1b2c3d-0")
     with prometheus_process(250, jobs(exporters), tmp_path, web=web) as url:
         async with http_session(8) as session:
             login = guarded.login(url, clock)
@@ -381,6 +394,7 @@ async def test_a_guarded_prometheus_is_read_while_its_login_and_certificate_chan
                 return ", ".join(sorted(found))
 
             await sampled(source, exporters, shows_all(exporters), "the counters")
+            await until(lambda: guarded.past(url, FIRST), "the past is read")
 
             # Who knows nothing of it.
             plain = PrometheusMetrics(session, url, timeout_s=GUARD_S)
@@ -388,6 +402,8 @@ async def test_a_guarded_prometheus_is_read_while_its_login_and_certificate_chan
             assert "its certificate is not trusted" in unread.cause
 
             guarded.asks_for(SECOND, old)
+            with pytest.raises(PrometheusUnreadableError, match="give one that it takes"):
+                await guarded.past(url, FIRST)
             assert "it does not take the login of source central (HTTP status 401)" in await cause()
             guarded.sends(SECOND, old)
             await sampled(source, exporters, shows_all(exporters), "the second login is taken")

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -48,12 +49,14 @@ class BadServer:
 
 
 @asynccontextmanager
-async def answering(answer: Answer) -> AsyncIterator[BadServer]:
+async def answering(
+    answer: Answer, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[BadServer]:
     """A server on a free port, until the end of the block."""
     bad = BadServer(answer)
-    server = await asyncio.start_server(bad.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(bad.serve, "127.0.0.1", 0, ssl=tls)
     bad.port = server.sockets[0].getsockname()[1]
-    bad.url = f"http://127.0.0.1:{bad.port}"
+    bad.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{bad.port}"
     yield bad
     bad.over.set()
     server.close()
@@ -77,14 +80,23 @@ async def endless_line(server: BadServer, writer: asyncio.StreamWriter) -> None:
         await server.send(writer, b"HTTP" + _PIECE)
 
 
-async def dripping(server: BadServer, writer: asyncio.StreamWriter) -> None:
-    """A byte in each 50 ms: no read of it takes long."""
-    await server.send(writer, _OK + b"\r\n")
+async def _drip(server: BadServer, writer: asyncio.StreamWriter) -> None:
     while not server.over.is_set():
         await server.send(writer, b" ")
         with suppress(TimeoutError):
             async with asyncio.timeout(0.05):
                 await server.over.wait()
+
+
+async def dripping(server: BadServer, writer: asyncio.StreamWriter) -> None:
+    """A byte in each 50 ms: no read of it takes long."""
+    await server.send(writer, _OK + b"\r\n")
+    await _drip(server, writer)
+
+
+async def dripping_headers(server: BadServer, writer: asyncio.StreamWriter) -> None:
+    await server.send(writer, _OK + b"X-Slow:")
+    await _drip(server, writer)
 
 
 async def silent(server: BadServer, writer: asyncio.StreamWriter) -> None:
@@ -116,6 +128,18 @@ async def failing_for_ever(server: BadServer, writer: asyncio.StreamWriter) -> N
     await server.send(writer, b"HTTP/1.1 500 No\r\n" + warning + b"\r\n")
     while True:
         await server.send(writer, _PIECE)
+
+
+def refusing(status: int) -> Answer:
+    """An answer of that status that leads elsewhere, and says a secret for 64 MiB."""
+
+    async def answer(server: BadServer, writer: asyncio.StreamWriter) -> None:
+        head = f"HTTP/1.1 {status} {SECRET}\r\nRetry-After: 0\r\nLocation: /{SECRET}\r\n\r\n"
+        await server.send(writer, head.encode())
+        for _ in range(1024):
+            await server.send(writer, SECRET.encode().ljust(1 << 16))
+
+    return answer
 
 
 async def babbling(server: BadServer, writer: asyncio.StreamWriter) -> None:

@@ -198,7 +198,7 @@ def cause_of(error: Exception) -> str:
             why = f"no connection comes about ({os.strerror(number)})"
         case aiohttp.ClientConnectorError():
             why = "no connection comes about"
-        case aiohttp.InvalidURL():
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             why = "this is not a URL that can be asked"
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
             why = "it closed the connection"

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from math import isfinite
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -179,7 +179,7 @@ class PrometheusQuery:
             labels: that every series has to have, beside what a question names.
             login: sent to this URL; None: none.
         """
-        self.where = f"Prometheus at {_host(url)}"
+        self.where = f"Prometheus at {host_in(url)}"
         self._session = session
         self._url = f"{url.rstrip('/')}/api/v1/query"
         self._timeout_s = timeout_s
@@ -224,7 +224,7 @@ class PrometheusQuery:
                 headers=sent.headers,
                 tls=sent.tls,
             )
-            return tuple(_series_of(answer))
+            return tuple(series_of(json.loads(answer)["data"]["result"]))
         except TooLargeError as error:
             raise PrometheusAnswerTooLargeError(self._unreadable(str(error))) from error
         except RefusedError as error:
@@ -300,7 +300,7 @@ def _ip_in(instance: str) -> str:
     return host
 
 
-def _host(url: str) -> str:
+def host_in(url: str) -> str:
     """Host of a URL, for sentences: the rest of the URL may hold what no one else should see."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2] or "a URL without a host"
@@ -308,8 +308,8 @@ def _host(url: str) -> str:
         return "a URL without a host"
 
 
-def _series_of(answer: bytes) -> Iterator[Series]:
-    """What a Prometheus's answer holds.
+def series_of(result: Any) -> Iterator[Series]:
+    """The series of a range selector's answer, which is its `data.result`.
 
     By hand, and up to the first thing that is wrong: pydantic would list all of them, and a few
     megabytes of nonsense become gigabytes of complaints.
@@ -317,7 +317,7 @@ def _series_of(answer: bytes) -> Iterator[Series]:
     Raises:
         ValueError, LookupError, TypeError, OverflowError, RecursionError: it is not a Prometheus's.
     """
-    for each in json.loads(answer)["data"]["result"]:
+    for each in result:
         metric = each["metric"]
         # Hundreds of thousands of these, hence in C where that is as short.
         moments = [float(at_s) for at_s, _ in each["values"]]

@@ -1,6 +1,8 @@
 """`fathom replay` and `fathom report`: what a recording shows, as tables and as a page."""
 
 import asyncio
+import re
+import ssl
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -12,6 +14,8 @@ from pydantic import JsonValue, TypeAdapter
 from rich.console import Console
 
 from fathom.adapters.ports import KubePort, SystemClock
+from fathom.adapters.prometheus_history import Access
+from fathom.adapters.prometheus_query import host_in
 from fathom.api.choices import Objective
 from fathom.api.names import bad_label_names, pod_labels
 from fathom.cli.cluster import read_bench, read_resource
@@ -42,6 +46,9 @@ from fathom.replay.run import (
 )
 
 _AS_JSON: Final = TypeAdapter(ReplayResult)
+_PROXY: Final = re.compile(r"https?://[^/\s]+/?")
+_HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([!-~][ -~]*)")
+"""Name and value, without what else HTTP lets a value hold."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 report_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -63,6 +70,19 @@ def replay_command(
             metavar="LABEL=VALUE",
             help="Of all series, as metrics.prometheusLabels. Again for more.",
         ),
+    ] = None,
+    header_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Headers for Prometheus, such as a login: a line NAME: VALUE each."
+        ),
+    ] = None,
+    proxy: Annotated[
+        str, typer.Option(metavar="URL", help="Ask Prometheus through it. Default: none.")
+    ] = "",
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="CA of Prometheus (PEM). Default: the system's."),
     ] = None,
     since: Annotated[
         timedelta, typer.Option(parser=duration, metavar="DURATION", help="How far to go back.")
@@ -115,6 +135,7 @@ def replay_command(
         key = ObjectKey(namespace, name)
         from_s, step_s = now_s - since.total_seconds(), step.total_seconds()
         labels = _labels(label or ())
+        access = _access(header_file, proxy, ca_file)
         past = Past(
             url=prometheus,
             key=key,
@@ -123,6 +144,7 @@ def replay_command(
             step_s=step_s,
             save=save,
             labels=labels,
+            access=access,
         )
         replayed = run(replay, partial(_feed_past, past), _no_sample_at(past))
     _show(replayed, json)
@@ -138,6 +160,32 @@ def _labels(stated: Sequence[str]) -> Mapping[str, str]:
     return labels
 
 
+def _access(header_file: Path | None, proxy: str, ca_file: Path | None) -> Access:
+    if proxy and not _PROXY.fullmatch(proxy):
+        refuse("--proxy: write its URL, such as http://proxy.example.com:3128.")
+    try:
+        headers = {} if header_file is None else _headers(header_file)
+        if ca_file is not None:
+            ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError:
+        refuse(f"--ca-file: {ca_file} holds no certificate (PEM).")
+    except OSError as error:
+        refuse(f"{error.filename or ca_file}: cannot be read: {error.strerror}.")
+    return Access(headers=headers, proxy=proxy, ca_file=ca_file)
+
+
+def _headers(file: Path) -> Mapping[str, str]:
+    headers = {}
+    for number, line in enumerate(file.read_bytes().decode("latin-1").splitlines(), start=1):
+        if not line.strip():
+            continue
+        if (found := _HEADER.fullmatch(line.strip())) is None:
+            # Not the line itself, which may be a login.
+            refuse(f"--header-file: {file}, line {number}: write NAME: VALUE.")
+        headers[found[1]] = found[2]
+    return headers
+
+
 def _feed_past(past: Past, take: Take, complain: Complain) -> None:
     try:
         asyncio.run(feed_prometheus(past, take, complain))
@@ -147,7 +195,7 @@ def _feed_past(past: Past, take: Take, complain: Complain) -> None:
 
 def _no_sample_at(past: Past) -> str:
     return (
-        f"Prometheus at {past.url} has no sample of the pods of {past.key} in that time; "
+        f"Prometheus at {host_in(past.url)} has no sample of the pods of {past.key} in that time; "
         f"check that it scrapes them, with labels {pod_labels(past.labels)}"
     )
 

@@ -4,7 +4,7 @@ By the wishes of a manifest, with what the command line says over them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from heapq import merge
 from pathlib import Path
@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fathom.adapters.exposition import counters
-from fathom.adapters.http import http_session
-from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
+from fathom.adapters.prometheus_history import Access, PrometheusHistory, Scrape
 from fathom.adapters.prometheus_query import PrometheusUnreadableError
 from fathom.adapters.series import NotAnEngine
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
@@ -58,6 +57,7 @@ class Past:
     """Where to write a recording of it."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of all series that are meant."""
+    access: Access = field(default_factory=Access)
 
 
 def feed_files(files: Sequence[Path], take: Take, complain: Complain) -> None:
@@ -88,9 +88,9 @@ async def feed_prometheus(past: Past, take: Take, complain: Complain) -> None:
         PrometheusUnreadableError: it cannot be read.
         OSError: the recording cannot be written.
     """
-    async with AsyncExitStack() as opened:
-        session = await opened.enter_async_context(http_session(connections=1))
-        history = PrometheusHistory(session, past.url, labels=past.labels)
+    with ExitStack() as opened:
+        history = PrometheusHistory(past.url, past.access, labels=past.labels)
+        opened.enter_context(closing(history))
         progress = opened.enter_context(_progress())
         writer = None
         if past.save is not None:

@@ -1,7 +1,10 @@
 """`fathom replay` from the outside: files in, sentences, tables and JSON out."""
 
+import asyncio
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,12 @@ from typer.testing import CliRunner
 from fathom.cli.main import app
 from fathom.measurement.counters import PodCounters
 from manifest_samples import manifest
+from support.bad_server import SECRET, answering, saying
+from support.waiting import GUARD_S
 from unit.replay.recorded import record, write
 from unit.tuning.plant import EASY, Fleet
 
+ASK = ["--prometheus", "http://127.0.0.1:1", "--name", "sd"]
 WISHES = ["--max-batch", "16", "--window", "10"]
 
 
@@ -109,6 +115,14 @@ def test_the_manifest_gives_the_wishes_and_the_command_line_has_the_last_word(
             "--label: write LABEL=VALUE, such as cluster=eu-1.",
         ),
         (["EMPTY", "--since", "soon"], "'soon' is not a duration such as"),
+        ([*ASK, "--proxy", "socks5://x"], "--proxy: write its URL, such as http://"),
+        ([*ASK, "--ca-file", "EMPTY"], "empty.jsonl holds no certificate (PEM)."),
+        ([*ASK, "--ca-file", "/nowhere"], "/nowhere: cannot be read: No such file or directory."),
+        (
+            [*ASK, "--header-file", "/nowhere"],
+            "/nowhere: cannot be read: No such file or directory.",
+        ),
+        ([*ASK, "--header-file", "HEADERS"], "headers, line 3: write NAME: VALUE."),
     ],
 )
 def test_what_is_refused_is_told_in_a_sentence(
@@ -118,10 +132,56 @@ def test_what_is_refused_is_told_in_a_sentence(
     empty.write_text("")
     own = tmp_path / "own.yaml"
     own.write_text(yaml.safe_dump(manifest({"speculation": {"tokens": 2, "depths": [0, 2, 5]}})))
-    files = {"EMPTY": str(empty), "OWN": str(own)}
+    headers = tmp_path / "headers"
+    headers.write_text("X-Scope-OrgID: team-a\n\nBearer s3cr3t\n")
+    files = {"EMPTY": str(empty), "OWN": str(own), "HEADERS": str(headers)}
 
     code, out, err = run(*[files.get(each, each) for each in arguments])
 
     assert code == 2
     assert out == ""
     assert sentence in err
+    assert "s3cr3t" not in err
+
+
+async def test_a_prometheus_gets_the_headers_of_a_file_and_nothing_of_it_is_repeated(
+    tmp_path: Path,
+) -> None:
+    headers = tmp_path / "headers"
+    headers.write_text(f"Authorization:  Bearer {SECRET} \r\n\nX-Scope-OrgID: team-a")
+    async with answering(saying(b'{"data":{"result":[]}}')) as server:
+        url = server.url.replace("//", f"//{SECRET}@")
+        asked = ["--since", "1m", "--name", "sd", "--header-file", headers]
+        by_file = await asyncio.to_thread(run, "--prometheus", server.url, *asked)
+        by_url = await asyncio.to_thread(run, "--prometheus", url, *asked[:4])
+
+    assert "x-scope-orgid: team-a\r\n" in server.heads[0]
+    assert f"authorization: bearer {SECRET}\r\n" in server.heads[0]
+    for code, out, err in (by_file, by_url):
+        assert (code, out) == (2, "")
+        assert f"Prometheus at 127.0.0.1:{server.port} has no sample of the pods of" in err
+        assert SECRET not in err
+
+
+def test_the_client_is_imported_where_a_prometheus_may_be_read_alone() -> None:
+    code = """
+import sys
+from importlib import import_module
+from fathom.cli.main import _ELSEWHERE
+modules = {each.partition(":")[0] for each in _ELSEWHERE.values()} - {"local_cluster.cli"}
+for each in [*modules - {"fathom.replay.command"}, "fathom.replay.command"]:
+    import_module(each)
+    print(each, "prometheus_api_client" in sys.modules)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=GUARD_S,
+        check=True,
+    )
+    *others, replay = ran.stdout.splitlines()
+
+    assert "fathom.runtime.main False" in others
+    assert all(each.endswith(" False") for each in others)
+    assert replay == "fathom.replay.command True"
