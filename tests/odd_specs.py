@@ -83,7 +83,7 @@ METHODS: Final = (
 )
 ACCELERATORS: Final = (
     "'GB200', 'GB300', 'B200', 'H200', 'H100', 'A100', 'L40S', 'RTXPRO6000', 'MI300X', 'MI325X', "
-    "'MI355X' or 'Custom'"
+    "'MI355X', 'CPU' or 'Custom'"
 )
 MODES: Final = "'Auto', 'Advise' or 'Static'"
 CHOICES: Final[Mapping[tuple[str, Any], str]] = {

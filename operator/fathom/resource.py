@@ -179,15 +179,18 @@ def why_not_live(resource: SpeculativeDeployment, status: SpeculativeDeploymentS
 
 
 def gained_in_words(gained: GainedStatus) -> str:
-    """What following the traffic brought, and over which hours that is known."""
+    """What following the traffic brought and, of GPUs, over which hours that is known."""
+    share = f"{signed(gained.percent)} % ± {gained.error_percent}"
+    if not gained.measured_gpu_hours:
+        return f"{share if gained.percent else NOT_MEASURED} since {gained.since}"
     hours = (
         f"{gained.measured_gpu_hours} busy GPU hours measured, {gained.unmeasured_gpu_hours} not"
     )
     if not gained.percent:
         return f"{NOT_MEASURED} since {gained.since} ({hours})"
     return (
-        f"{signed(gained.percent)} % ± {gained.error_percent}, {signed(gained.gpu_hours)} ± "
-        f"{gained.error_gpu_hours} GPU hours since {gained.since} ({hours})"
+        f"{share}, {signed(gained.gpu_hours)} ± {gained.error_gpu_hours} GPU hours since "
+        f"{gained.since} ({hours})"
     )
 
 

@@ -15,8 +15,7 @@ import pytest
 
 from fathom.adapters.pod_metrics import FetchMetrics
 from fathom.adapters.ports import PodEndpoint
-from fathom.fetch.progress import FetchedBytes
-from fathom.fetch.state import Fetched
+from fathom.fetch.state import Fetched, FetchedBytes
 from support.hub_server import COMMIT, TOKEN, HubServer, Repository, serving
 from support.loop_harness import ManualClock
 from support.waiting import guarded, until

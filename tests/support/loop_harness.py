@@ -23,8 +23,7 @@ from fathom.cluster.kinds import (
 from fathom.engine.depth import DepthDocument, flat
 from fathom.engine.plugin import PluginBundle
 from fathom.engine.report import NOTHING_TOLD, EngineReport
-from fathom.fetch.progress import FetchedBytes
-from fathom.fetch.state import FetchProgram
+from fathom.fetch.state import FetchedBytes, FetchProgram
 from fathom.measurement.counters import EngineCounts, PodCounters, Unread
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.quality.comparison import Completion, CompletionRequest, Unanswered

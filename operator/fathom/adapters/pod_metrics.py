@@ -25,7 +25,7 @@ from fathom.adapters.kube_answers import decoded
 from fathom.adapters.metrics_page import PageReader, Remembered
 from fathom.adapters.ports import Clock, PodEndpoint, Sample
 from fathom.adapters.series import NotAnEngine
-from fathom.fetch.progress import FetchedBytes
+from fathom.fetch.state import FetchedBytes
 from fathom.measurement.counters import PodCounters, Unread
 from fathom_fetch.metrics import PRESENT_BYTES, TOTAL_BYTES
 

@@ -13,7 +13,7 @@ from fathom.api.choices import MetricsSource
 from fathom.api.spec import MetricsSpec
 from fathom.cluster.kinds import Kind, ServedApis
 from fathom.cluster.manifest import Manifest, Seen
-from fathom.fetch.progress import FetchedBytes
+from fathom.fetch.state import FetchedBytes
 from fathom.measurement.counters import PodCounters, Unread
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.quality.comparison import Completion, CompletionRequest, Unanswered

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from fathom.api.choices import Accelerator
-from fathom.api.spec import NodePoolSpec
+from fathom.api.choices import Accelerator, AdaptiveVerification
+from fathom.api.methods import Method
+from fathom.api.problem import Rule
+from fathom.api.spec import NodePoolSpec, SpeculativeDeploymentSpec
 
 CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
 """Label of a node, set by GPU Feature Discovery: `<cluster>.<clique>`, its NVLink partition."""
@@ -59,9 +61,10 @@ class AcceleratorPreset:
     product: str
     """Value of the vendor's `product_label`; empty: none is required."""
     gpus_per_node: int
+    """0: these nodes have none, and an engine computes on their processors."""
     memory_bytes: int
     """Memory of one GPU, as GPU Feature Discovery labels its nodes; where that is not known, as
-    built in, of which a node reports less. 0: unknown, as for Custom."""
+    built in, of which a node reports less. 0: unknown, as for Custom, or no GPU."""
     architecture: str
     """`kubernetes.io/arch` of the nodes; empty: unknown."""
     compute_capability: int = 0
@@ -69,7 +72,18 @@ class AcceleratorPreset:
     domain_key: str = ""
     """Node label whose value the nodes of one NVLink domain share; empty: each node is one. Beyond
     a node NVLink needs an IMEX channel in every pod that takes part."""
-    vendor: Vendor = NVIDIA
+    vendor: Vendor | None = NVIDIA
+    """None: there are no GPUs."""
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether engines run on GPUs; else on processors, as one process."""
+        return self.vendor is not None
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks of engines that one node carries: one for each GPU, and one without any."""
+        return self.gpus_per_node or 1
 
 
 PRESETS: Final[Mapping[Accelerator, AcceleratorPreset]] = MappingProxyType(
@@ -156,6 +170,10 @@ PRESETS: Final[Mapping[Accelerator, AcceleratorPreset]] = MappingProxyType(
             architecture="amd64",
             vendor=AMD,
         ),
+        # For trying. Whatever processors the nodes have.
+        Accelerator.CPU: AcceleratorPreset(
+            product="", gpus_per_node=0, memory_bytes=0, architecture="", vendor=None
+        ),
     }
 )
 
@@ -169,6 +187,83 @@ def preset_for(pool: NodePoolSpec) -> AcceleratorPreset:
     return PRESETS[pool.accelerator]
 
 
-def vendor_of(pool: NodePoolSpec) -> Vendor:
-    """Whose GPUs a node pool has."""
+def vendor_of(pool: NodePoolSpec) -> Vendor | None:
+    """Whose GPUs a node pool has; None: it has none."""
     return preset_for(pool).vendor
+
+
+_NO_GPUS: Final = [each.value for each, preset in PRESETS.items() if not preset.has_gpus]
+_ON_GPUS: Final = f"!(self.nodePool.accelerator in {_NO_GPUS})"
+_NEEDS_GPU: Final = [method.value for method in Method if method.row.needs_gpu]
+_RANKS: Final = (
+    "self.engine.tensorParallelSize * self.engine.pipelineParallelSize "
+    "* self.engine.dataParallelSize"
+)
+
+
+def _asks_for_processors(spec: SpeculativeDeploymentSpec) -> bool:
+    resources = spec.engine.resources
+    return "cpu" in resources.requests or "cpu" in resources.limits
+
+
+def _is_one_process(spec: SpeculativeDeploymentSpec) -> bool:
+    engine = spec.engine
+    sizes = (engine.tensor_parallel_size, engine.pipeline_parallel_size, engine.data_parallel_size)
+    return set(sizes) == {1}
+
+
+RULES_WITHOUT_GPUS: Final = (
+    Rule(
+        field="nodePool.gpusPerNode",
+        message="accelerator CPU is for nodes whose GPUs, if any, are not used: leave out "
+        "gpusPerNode.",
+        cel=f"{_ON_GPUS} || !has(self.nodePool.gpusPerNode)",
+        holds=lambda spec: (
+            preset_for(spec.node_pool).has_gpus or spec.node_pool.gpus_per_node is None
+        ),
+    ),
+    Rule(
+        field="nodePool.products",
+        message="products are names of GPUs, and accelerator CPU uses none: leave them out, and "
+        "choose nodes with nodePool.nodeSelector.",
+        cel=f"{_ON_GPUS} || !has(self.nodePool.products) || self.nodePool.products.size() == 0",
+        holds=lambda spec: preset_for(spec.node_pool).has_gpus or not spec.node_pool.products,
+    ),
+    Rule(
+        field="nodePool.accelerator",
+        message="with accelerator CPU an engine is one process on one node: set "
+        "engine.tensorParallelSize, pipelineParallelSize and dataParallelSize to 1, or name the "
+        "GPUs of the nodes here.",
+        cel=f"{_ON_GPUS} || {_RANKS} == 1",
+        holds=lambda spec: preset_for(spec.node_pool).has_gpus or _is_one_process(spec),
+    ),
+    Rule(
+        field="engine.resources",
+        message="with accelerator CPU an engine needs processors of its own: set "
+        "engine.resources.requests.cpu.",
+        cel=f"{_ON_GPUS} || (has(self.engine.resources) && ("
+        "(has(self.engine.resources.requests) && 'cpu' in self.engine.resources.requests) "
+        "|| (has(self.engine.resources.limits) && 'cpu' in self.engine.resources.limits)))",
+        holds=lambda spec: preset_for(spec.node_pool).has_gpus or _asks_for_processors(spec),
+    ),
+    Rule(
+        field="draft.method",
+        message="this method makes its drafts on a GPU, and accelerator CPU uses none: set "
+        "draft.method to ngram, or name the GPUs of the nodes in nodePool.accelerator.",
+        cel=f"{_ON_GPUS} || !(self.draft.method in {_NEEDS_GPU})",
+        holds=lambda spec: (
+            preset_for(spec.node_pool).has_gpus or not spec.draft.method.row.needs_gpu
+        ),
+    ),
+    Rule(
+        field="speculation.adaptiveVerification",
+        message="adaptive verification replays CUDA graphs, and accelerator CPU has none: set "
+        "speculation.adaptiveVerification to Disabled.",
+        cel=f"{_ON_GPUS} || self.speculation.adaptiveVerification == 'Disabled'",
+        holds=lambda spec: (
+            preset_for(spec.node_pool).has_gpus
+            or spec.speculation.adaptive_verification is AdaptiveVerification.DISABLED
+        ),
+    ),
+)
+"""What an engine on processors cannot be. Part of `fathom.api.cel_rules.RULES`."""

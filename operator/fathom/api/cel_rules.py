@@ -9,7 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, PRESETS, preset_for
+from fathom.api.accelerators import (
+    DATA_CENTRE_BLACKWELL,
+    PRESETS,
+    RULES_WITHOUT_GPUS,
+    preset_for,
+)
 from fathom.api.choices import Accelerator, AdaptiveVerification, Drafting
 from fathom.api.methods import Method
 from fathom.api.metrics_rules import METRICS_RULES
@@ -38,17 +43,17 @@ _NO_BLACKWELL: Final = [
 
 
 def _fits_a_tray_layout(spec: SpeculativeDeploymentSpec) -> bool:
-    gpus, size = preset_for(spec.node_pool).gpus_per_node, spec.engine.tensor_parallel_size
-    return gpus % size == 0 if size <= gpus else size % gpus == 0
+    ranks, size = preset_for(spec.node_pool).ranks_per_node, spec.engine.tensor_parallel_size
+    return ranks % size == 0 if size <= ranks else size % ranks == 0
 
 
 def _fills_its_nodes(spec: SpeculativeDeploymentSpec) -> bool:
-    gpus = preset_for(spec.node_pool).gpus_per_node
+    ranks = preset_for(spec.node_pool).ranks_per_node
     one = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
     size = one * spec.engine.data_parallel_size
-    if size <= gpus or not _fits_a_tray_layout(spec):
+    if size <= ranks or not _fits_a_tray_layout(spec):
         return True
-    return size % gpus == 0 and (gpus % one == 0 or one % gpus == 0)
+    return size % ranks == 0 and (ranks % one == 0 or one % ranks == 0)
 
 
 def _draft_tensor_parallel_allowed(spec: SpeculativeDeploymentSpec) -> bool:
@@ -91,17 +96,17 @@ def _depths_within(spec: SpeculativeDeploymentSpec) -> bool:
     return speculation.tokens in speculation.depths and possible.issuperset(speculation.depths)
 
 
-def _gpus_per_node_cel() -> str:
-    """CEL for the GPUs on one node of the pool."""
+def _ranks_per_node_cel() -> str:
+    """CEL for the ranks that one node of the pool carries."""
     cel = "(has(self.nodePool.gpusPerNode) ? self.nodePool.gpusPerNode : 1)"
     for accelerator, preset in PRESETS.items():
-        cel = f"(self.nodePool.accelerator == '{accelerator}' ? {preset.gpus_per_node} : {cel})"
+        cel = f"(self.nodePool.accelerator == '{accelerator}' ? {preset.ranks_per_node} : {cel})"
     return cel
 
 
-_GPUS: Final = _gpus_per_node_cel()
+_RANKS: Final = _ranks_per_node_cel()
 _TP: Final = "self.engine.tensorParallelSize"
-_LAYOUT: Final = f"{_TP} <= {_GPUS} ? {_GPUS} % {_TP} == 0 : {_TP} % {_GPUS} == 0"
+_LAYOUT: Final = f"{_TP} <= {_RANKS} ? {_RANKS} % {_TP} == 0 : {_TP} % {_RANKS} == 0"
 _ONE: Final = f"{_TP} * self.engine.pipelineParallelSize"
 _ALL: Final = f"{_ONE} * self.engine.dataParallelSize"
 _DEEPEST_FITS: Final = (
@@ -226,8 +231,8 @@ RULES: Final[tuple[Rule, ...]] = (
         message="a replica over several nodes takes whole ones: make tensorParallelSize × "
         "pipelineParallelSize × dataParallelSize a multiple of the GPUs on one node (4 on a GB200 "
         "tray), and let no data-parallel engine begin in the middle of another's node.",
-        cel=f"{_ALL} <= {_GPUS} || !({_LAYOUT}) || ({_ALL} % {_GPUS} == 0 "
-        f"&& ({_GPUS} % ({_ONE}) == 0 || ({_ONE}) % {_GPUS} == 0))",
+        cel=f"{_ALL} <= {_RANKS} || !({_LAYOUT}) || ({_ALL} % {_RANKS} == 0 "
+        f"&& ({_RANKS} % ({_ONE}) == 0 || ({_ONE}) % {_RANKS} == 0))",
         holds=_fills_its_nodes,
     ),
     Rule(
@@ -248,6 +253,7 @@ RULES: Final[tuple[Rule, ...]] = (
             or spec.node_pool.gpus_per_node is not None
         ),
     ),
+    *RULES_WITHOUT_GPUS,
     Rule(
         field="cache.size",
         message="claimName names a claim that exists, and size asks for a new one: set one of "
@@ -275,7 +281,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def _spans_nodes(spec: SpeculativeDeploymentSpec) -> bool:
     one = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
-    return one * spec.engine.data_parallel_size > preset_for(spec.node_pool).gpus_per_node
+    return one * spec.engine.data_parallel_size > preset_for(spec.node_pool).ranks_per_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +311,7 @@ CREATION_RULES: Final = (
         "a shorter name, or keep tensorParallelSize × pipelineParallelSize × dataParallelSize "
         "within one node.",
         cel="has(self.status) "
-        f"|| {_ALL.replace('self.', 'self.spec.')} <= {_GPUS.replace('self.', 'self.spec.')} "
+        f"|| {_ALL.replace('self.', 'self.spec.')} <= {_RANKS.replace('self.', 'self.spec.')} "
         f"|| size(self.metadata.name) <= {LONGEST_GROUP_NAME}",
         holds=lambda name, spec: not _spans_nodes(spec) or len(name) <= LONGEST_GROUP_NAME,
     ),

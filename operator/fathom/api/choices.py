@@ -74,6 +74,7 @@ class Accelerator(StrEnum):
     MI300X = "MI300X"
     MI325X = "MI325X"
     MI355X = "MI355X"
+    CPU = "CPU"
     CUSTOM = "Custom"
 
 

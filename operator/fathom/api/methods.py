@@ -72,6 +72,8 @@ class MethodRow:
     """Releases that know it."""
     live: bool = False
     """Whether its depth can change while an engine runs, where a release can do that at all."""
+    needs_gpu: bool = False
+    """Whether its drafts are made by what runs on a GPU alone."""
     one_depth_on_v1: bool = False
     """Whether Model Runner V1 drafts at one depth only: 0.32 keeps the schedule and stops at the
     first step of another depth (`propose` in vllm/v1/spec_decode/ngram_proposer_gpu.py), 0.33 drops
@@ -143,6 +145,7 @@ METHODS: Final[Mapping[Method, MethodRow]] = MappingProxyType(
             drafted_by=DraftedBy.EARLIER_WORDS,
             since=SpecifierSet(">=0.18.0"),
             live=True,
+            needs_gpu=True,
             one_depth_on_v1=True,
             requirements_known=True,
         ),

@@ -172,7 +172,8 @@ class NodePoolSpec(ApiModel):
 
     accelerator: Accelerator = Accelerator.GB200
     """Known node type: its label, taints, GPUs per node and architecture. Those that begin with MI
-    are AMD's, all others NVIDIA's. Custom needs gpusPerNode."""
+    are AMD's, all others NVIDIA's. Custom needs gpusPerNode. CPU is for trying: no GPU is asked
+    for, and an engine needs one process and a request for cpu."""
     products: Annotated[tuple[_LabelValue, ...], Field(max_length=16)] | None = None
     """Values of the node label nvidia.com/gpu.product (AMD: amd.com/gpu.product-name) that will do,
     such as NVIDIA-H100-NVL, in place of the accelerator's own; empty: the label is not asked

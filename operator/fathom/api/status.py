@@ -117,7 +117,8 @@ class GainedStatus(ApiModel):
     error_percent: str = ""
     """Half the width of its 95 % interval, percent."""
     gpu_hours: str = ""
-    """The same in GPU hours: what `tokens` would have taken longer for the same tokens."""
+    """The same in GPU hours: what `tokens` would have taken longer for the same tokens. Empty, as
+    what follows, without GPUs."""
     error_gpu_hours: str = ""
     """Half the width of its 95 % interval, GPU hours."""
     measured_gpu_hours: str = ""

@@ -237,10 +237,11 @@ def _under_way(sd: SpeculativeDeployment) -> str:
 def _no_start(sd: SpeculativeDeployment, reason: Reason, message: str) -> str:
     if reason is not Reason.POD_UNSCHEDULABLE:
         return f"The bench could not start: {message}"
-    gpus, name = sd.engine.layout.gpus_per_pod, sd.metadata.name
+    vendor, name = vendor_of(sd.spec.node_pool), sd.metadata.name
+    asked = f"{sd.engine.layout.gpus_per_pod} {vendor.resource}" if vendor else "its processors"
     return (
         f"There is no capacity for the bench: {message} It needs, in addition to the fleet, what "
-        f"a replica needs: {gpus} {vendor_of(sd.spec.node_pool).resource} on one node. Free one: "
+        f"a replica needs: {asked} on one node. Free one: "
         f"`kubectl scale sd {name} --replicas={max(0, sd.spec.replicas - 1)}` drains a replica "
         "without losing a request; scale back afterwards."
     )

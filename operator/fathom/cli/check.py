@@ -80,7 +80,8 @@ def _facts(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[tu
     doubtful = verdict.reason is Reason.DOUBTFUL
     yield "draft", f"{verdict.reason}: {'see the warning.' if doubtful else verdict.message}"
     yield "depth", _depth(resource.engine) + _states(given)
-    if resource.engine.live or (resource.engine.sets_graphs and spec.drafts):
+    live_or_set = resource.engine.live or (resource.engine.sets_graphs and spec.drafts)
+    if resource.engine.layout.on_gpus and live_or_set:
         yield "CUDA graphs", _graphs(resource.engine)
     if compared := _compared(resource):
         yield "comparison", compared
@@ -88,7 +89,7 @@ def _facts(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[tu
     if spec.draft.id and spec.drafts:
         yield "draft model", _model(spec.draft.id, given.draft)
     yield "family", verdict.family or "unknown"
-    if not spec.draft.method.looks_up_ngrams:
+    if resource.engine.layout.on_gpus and not spec.draft.method.looks_up_ngrams:
         yield "memory of one GPU", _memory(given)
 
 

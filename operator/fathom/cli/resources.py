@@ -140,6 +140,8 @@ def bill(candidate: Candidate) -> tuple[str, ...]:
     """
     spec, layout = candidate.spec, candidate.engine.layout
     replicas = all_replicas(spec)
+    if not layout.on_gpus:
+        return (f"GPUs: none ({spec.node_pool.accelerator}, for trying).", *_start(candidate))
     nodes = f"{layout.nodes} nodes × " if layout.spans_nodes else ""
     each = counted(layout.gpus_per_pod, "GPU")
     gpus = (

@@ -65,6 +65,7 @@ MAX_NUM_SEQS: Final = "--max-num-seqs"
 MAX_NUM_BATCHED_TOKENS: Final = "--max-num-batched-tokens"
 _MAX_NUM_SEQS: Final = 1024
 _MAX_NUM_SEQS_OF_SMALL_GPUS: Final = 256
+_MAX_NUM_SEQS_WITHOUT_GPUS: Final = 128
 _SMALL_BYTES: Final = 70 << 30
 """vLLM's own defaults, with so much memory and more, but for the A100, and below
 (`get_batch_defaults` in vllm/engine/arg_utils.py, 0.32)."""
@@ -232,19 +233,26 @@ def _is_number(argument: str) -> bool:
 def max_num_seqs(arguments: EngineArguments, pool: NodePoolSpec) -> int:
     """The largest number of requests in one engine step, where depth is live.
 
-    Where the arguments say nothing, what vLLM would choose by itself on these GPUs. Where their
-    memory is not known, the lower default is taken.
+    Where the arguments say nothing, what vLLM would choose by itself on these GPUs, or without any.
+    Where their memory is not known, the lower default is taken.
     """
     stated = arguments.value(MAX_NUM_SEQS)
     with suppress(ValueError):
         if stated is not None:
             return max(1, int(stated))
-    small = pool.accelerator is Accelerator.A100 or preset_for(pool).memory_bytes < _SMALL_BYTES
-    own = _MAX_NUM_SEQS_OF_SMALL_GPUS if small else _MAX_NUM_SEQS
+    own = _max_num_seqs_of(pool)
     if performance_mode(arguments) == "throughput":
         own *= 2
     tokens = token_budget(arguments)
     return min(own, tokens) if tokens is not None and tokens > 0 else own
+
+
+def _max_num_seqs_of(pool: NodePoolSpec) -> int:
+    preset = preset_for(pool)
+    if not preset.has_gpus:
+        return _MAX_NUM_SEQS_WITHOUT_GPUS
+    small = pool.accelerator is Accelerator.A100 or preset.memory_bytes < _SMALL_BYTES
+    return _MAX_NUM_SEQS_OF_SMALL_GPUS if small else _MAX_NUM_SEQS
 
 
 def token_budget(arguments: EngineArguments) -> int | None:

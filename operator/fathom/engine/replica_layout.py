@@ -1,4 +1,4 @@
-"""How one replica lies on nodes: its GPUs, its ranks, where they meet and who serves. Pure.
+"""How one replica lies on nodes: its ranks, where they meet and who serves. Pure.
 
 vLLM listens at one address: 0.0.0.0 is every IPv4 address, and :: every address where the pod has
 IPv6, IPv4 included. With :: it fails to start where the kernel has no IPv6 (`create_server_socket`
@@ -27,10 +27,12 @@ MASTER_PORT: Final = 29501
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLayout:
-    gpus_per_engine: int
-    """That one engine's step takes: tensor × pipeline parallelism."""
-    gpus: int
+    ranks_per_engine: int
+    """That one engine's step takes, each on a GPU of its own: tensor × pipeline parallelism."""
+    ranks: int
     """All its engines' together: those of one × data parallelism."""
+    on_gpus: bool
+    """Whether each rank has a GPU; else the only one computes on processors."""
     nodes: int
     """Pods of one replica, one on each node that it needs."""
     domain_key: str
@@ -47,6 +49,16 @@ class ReplicaLayout:
         return self.nodes > 1
 
     @property
+    def ranks_per_pod(self) -> int:
+        """That run in each pod."""
+        return self.ranks // self.nodes
+
+    @property
+    def gpus(self) -> int:
+        """That the whole replica has."""
+        return self.ranks if self.on_gpus else 0
+
+    @property
     def gpus_per_pod(self) -> int:
         """That each pod asks for; of a replica over several nodes, all that a node has."""
         return self.gpus // self.nodes
@@ -55,15 +67,17 @@ class ReplicaLayout:
 def layout_of(spec: SpeculativeDeploymentSpec) -> ReplicaLayout:
     """How each replica of a spec lies."""
     pool, preset = spec.node_pool, preset_for(spec.node_pool)
-    gpus_per_engine = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
-    gpus = gpus_per_engine * spec.engine.data_parallel_size
-    nodes = -(-gpus // preset.gpus_per_node)
+    ranks_per_engine = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
+    ranks = ranks_per_engine * spec.engine.data_parallel_size
+    nodes = -(-ranks // preset.ranks_per_node)
     domain_key = (pool.topology_key or preset.domain_key) if nodes > 1 else ""
     asked = pool.compute_domain is not ComputeDomainPolicy.NEVER
-    over_nvlink = asked and preset.vendor.has_nvlink and domain_key != ""
+    has_nvlink = preset.vendor is not None and preset.vendor.has_nvlink
+    over_nvlink = asked and has_nvlink and domain_key != ""
     return ReplicaLayout(
-        gpus_per_engine=gpus_per_engine,
-        gpus=gpus,
+        ranks_per_engine=ranks_per_engine,
+        ranks=ranks,
+        on_gpus=preset.has_gpus,
         nodes=nodes,
         domain_key=domain_key,
         over_nvlink=over_nvlink,

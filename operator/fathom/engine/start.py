@@ -1,6 +1,6 @@
 """How an engine starts: what its image, arguments and variables ask for. Pure.
 
-**Model runner.** vLLM has two on GPUs. Only V2 has full CUDA graphs for more than one depth: V1
+**Model runner.** vLLM has two. Only V2 has full CUDA graphs for more than one depth: V1
 gives them up for all steps as soon as a depth schedule is set, where a static engine keeps them.
 Source: `use_v2_model_runner` and `_maybe_override_dynamic_sd_cudagraph_mode` in
 vllm/config/vllm.py.
@@ -11,6 +11,11 @@ are then dropped before the next step is scheduled, where they are otherwise sch
 (`update_draft_token_ids` and `..._in_output` in vllm/v1/core/sched/scheduler.py, 0.32): so requests
 of one step have different depths, and the plugin counts no such step. Source: `__post_init__` in
 vllm/config/vllm.py. tests/engine/test_graphs_equal_vllms.py asks it, and which runner it is.
+
+**Without GPUs.** vLLM's platform for processors captures no graphs, and schedules no step beside
+another, whatever the arguments say (`check_and_update_config` in vllm/platforms/cpu.py, 0.32).
+Which runner it takes depends on whether the image has Triton: Fathom asks for V1, which was run.
+tests/engine/test_graphs_equal_vllms.py asks vLLM.
 
 **Frontend.** The server that also answers `/metrics`. The one in Rust loads no plugin for
 statistics (`vllm.stat_logger_plugins`), so that the plugin's counters are made and never shown.
@@ -31,6 +36,7 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict
 
+from fathom.api.accelerators import preset_for
 from fathom.api.bounded_json import is_true
 from fathom.api.methods import Method
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
@@ -182,7 +188,7 @@ class EngineStart:
     rust_frontend: str
     """What selects the frontend in Rust; empty: it is Python's."""
     captures_graphs: bool
-    """Whether CUDA graphs are captured, as far as `--enforce-eager` tells."""
+    """Whether CUDA graphs are captured, as far as GPUs and `--enforce-eager` tell."""
     graph_mode: StatedMode
     max_num_seqs: int
     """The most requests in one step, where depth is live."""
@@ -196,6 +202,8 @@ class EngineStart:
     @property
     def remedy_of_synchronous(self) -> str:
         """What to do to have asynchronous scheduling, where it is off."""
+        if self.synchronous.startswith("accelerator "):
+            return "name an accelerator with GPUs"
         if self.synchronous.startswith("method "):
             return f"choose another method, such as {Method.NGRAM_GPU}"
         return f"remove {self.synchronous.partition(' in ')[0]}"
@@ -204,17 +212,20 @@ class EngineStart:
 def start_of(spec: SpeculativeDeploymentSpec) -> EngineStart:
     """How pods of a spec start their engine."""
     arguments, version = EngineArguments.of(spec.engine.args), engine_version(spec.engine)
-    model_runner_v1 = _model_runner_v1(spec, arguments)
+    pool, without_gpus = spec.node_pool, ""
+    if not preset_for(pool).has_gpus:
+        without_gpus = f"accelerator {pool.accelerator} in spec.nodePool"
+    model_runner_v1 = without_gpus or _model_runner_v1(spec, arguments)
     return EngineStart(
         arguments=arguments,
         version=version,
         model_runner_v1=model_runner_v1,
-        synchronous=_synchronous(spec, arguments, version, model_runner_v1),
+        synchronous=without_gpus or _synchronous(spec, arguments, version, model_runner_v1),
         grammars=_grammars(arguments),
         rust_frontend=_rust_frontend(spec),
-        captures_graphs=_captures_graphs(arguments),
+        captures_graphs=not without_gpus and _captures_graphs(arguments),
         graph_mode=stated_mode(arguments),
-        max_num_seqs=max_num_seqs(arguments, spec.node_pool),
+        max_num_seqs=max_num_seqs(arguments, pool),
         token_budget=token_budget(arguments),
     )
 

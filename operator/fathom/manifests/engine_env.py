@@ -11,10 +11,12 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api.accelerators import preset_for
 from fathom.api.pod_fields import EnvVar, SecretKeyRef
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.engine.profile import EngineProfile
 from fathom.engine.replica_layout import Role
+from fathom.engine.start import MODEL_RUNNER_VARIABLE
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
 from fathom.manifests.template_parts import Part, by, overlays, part, user_env
 from fathom_vllm.bundle import STAT_LOGGER_NAME
@@ -87,6 +89,8 @@ def engine_env(engine: EngineProfile, role: Role = Role.LEADER) -> list[JsonValu
             for each in {**user_env(spec.engine.user), **fabric_env(engine, role)}.items()
         ),
     ]
+    if not preset_for(spec.node_pool).has_gpus:
+        own.append(_value(MODEL_RUNNER_VARIABLE, "0"))
     own += hub_token(spec.model.token_secret_ref)
     if spec.cache.exists:
         own.append(_value("HF_HOME", HUB_HOME))

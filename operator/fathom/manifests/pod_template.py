@@ -205,15 +205,18 @@ def _watched_leader(engine: EngineSpec) -> dict[str, JsonValue]:
 
 def _resources(engine: EngineProfile) -> dict[str, JsonValue]:
     spec = engine.spec
-    gpus = vendor_of(spec.node_pool).resource
-    limits = {**_quantities(spec.engine.resources.limits), gpus: str(engine.layout.gpus_per_pod)}
-    resources: dict[str, JsonValue] = {"limits": limits, **container_claims(engine.layout)}
+    vendor = vendor_of(spec.node_pool)
+    limits = _quantities(spec.engine.resources.limits)
     requests = _quantities(spec.engine.resources.requests)
-    # Must equal the limit, which is its default.
-    requests.pop(gpus, None)
-    if requests:
-        resources["requests"] = requests
-    return resources
+    if vendor is not None:
+        limits[vendor.resource] = str(engine.layout.gpus_per_pod)
+        # Must equal the limit, which is its default.
+        requests.pop(vendor.resource, None)
+    return {
+        **({"limits": limits} if limits else {}),
+        **container_claims(engine.layout),
+        **({"requests": requests} if requests else {}),
+    }
 
 
 def _quantities(quantities: Mapping[str, int | str]) -> dict[str, JsonValue]:
@@ -222,18 +225,19 @@ def _quantities(quantities: Mapping[str, int | str]) -> dict[str, JsonValue]:
 
 
 def _node_selector(pool: NodePoolSpec) -> dict[str, JsonValue]:
-    product = preset_for(pool).product if pool.products is None else ""
-    own: dict[str, JsonValue] = {vendor_of(pool).product_label: product} if product else {}
+    vendor, product = vendor_of(pool), preset_for(pool).product
+    asked = vendor is not None and product and pool.products is None
+    own: dict[str, JsonValue] = {vendor.product_label: product} if vendor and asked else {}
     return {**own, **pool.node_selector}
 
 
 def _affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     affinity = group_affinity(sd)
     expressions = in_an_nvlink_partition(sd.engine.layout)
-    pool = sd.spec.node_pool
-    if pool.products:
-        label = vendor_of(pool).product_label
-        expressions.append({"key": label, "operator": "In", "values": list(pool.products)})
+    products, vendor = sd.spec.node_pool.products, vendor_of(sd.spec.node_pool)
+    if products and vendor is not None:
+        values: JsonValue = list(products)
+        expressions.append({"key": vendor.product_label, "operator": "In", "values": values})
     if expressions:
         term: JsonValue = {"matchExpressions": expressions}
         affinity["nodeAffinity"] = {
@@ -254,8 +258,8 @@ def node_tolerations(pool: NodePoolSpec) -> list[JsonValue]:
                 "effect": "NoSchedule",
             }
         )
-    gpus = vendor_of(pool).resource
-    tolerations.append({"key": gpus, "operator": "Exists", "effect": "NoSchedule"})
+    if (vendor := vendor_of(pool)) is not None:
+        tolerations.append({"key": vendor.resource, "operator": "Exists", "effect": "NoSchedule"})
     tolerations.extend(
         toleration.model_dump(mode="json", exclude_defaults=True) for toleration in pool.tolerations
     )

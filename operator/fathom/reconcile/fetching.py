@@ -12,15 +12,16 @@ from fathom.cluster.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM
 from fathom.cluster.observed_pods import ContainerStatus, ObservedPod
 from fathom.cluster.pod_failures import Trouble, pods_refused, trouble_with_pod
 from fathom.cluster.snapshot import Objects
-from fathom.fetch.progress import FetchProgress, size
 from fathom.fetch.state import (
     COMPONENT,
     CONTAINER,
     Fetch,
     FetchProgram,
+    FetchProgress,
     FetchStage,
     FetchStanding,
     pinned,
+    size,
     standing_of,
 )
 from fathom.manifests.cache import wanted_fetch

@@ -137,7 +137,7 @@ def findings_of(
         document_written_at_s=state.document_written_at_s,
         measured=state.measured,
         tuning=state.tuning,
-        gained=gained_status(state.tuner.gained),
+        gained=gained_status(state.tuner.gained, on_gpus=desired.tuned.engine.layout.on_gpus),
         quality=quality,
         counters=snapshot.counters,
     )
@@ -176,7 +176,7 @@ def findings_without_spec(
         document_written_at_s=state.document_written_at_s,
         measured=state.measured,
         tuning=state.tuning,
-        gained=gained_status(state.tuner.gained),
+        gained=objects.status.gained if objects.status else None,
         quality=objects.status.quality if objects.status else None,
     )
 

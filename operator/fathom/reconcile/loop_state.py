@@ -20,7 +20,7 @@ from fathom.cluster.kinds import Kind
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.snapshot import Objects
 from fathom.engine.depth import DepthDocument
-from fathom.fetch.progress import FetchProgress
+from fathom.fetch.state import FetchProgress
 from fathom.manifests.config_maps import STATE_KEY
 from fathom.measurement.counters import UnreadPods
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration

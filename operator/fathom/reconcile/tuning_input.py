@@ -55,7 +55,7 @@ def tuning_snapshot(
         # Pods that are yet to come have run nothing.
         document_before=document_before if desired.following.get(desired.tuned_revision) else None,
         read=desired.read,
-        gpus=sd.engine.layout.gpus_per_engine,
+        gpus=sd.engine.layout.ranks_per_engine,
         paused=desired.paused,
         compared=desired.baking and sum(pod.ready for pod in pods) == 1,
     )

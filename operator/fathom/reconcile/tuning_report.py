@@ -117,19 +117,24 @@ def _event(decision: TuningDecision) -> Event:
     return Event(severity, f"Depth{reason}".replace("DepthDepth", "Depth"), decision.message)
 
 
-def gained_status(gained: Gained) -> GainedStatus | None:
+def gained_status(gained: Gained, *, on_gpus: bool) -> GainedStatus | None:
     """What was gained, as the status has it; None: nothing was counted yet."""
     if not gained.since_s:
         return None
     known = gained.ratio is not None
+    hours = (gained.hours, gained.half_width_hours) if known else (None, None)
+    busy = (gained.measured_hours, gained.unmeasured_hours)
+    gpu_hours, error, measured, unmeasured = (
+        _decimal(each if on_gpus else None, 2) for each in (*hours, *busy)
+    )
     return GainedStatus(
         since=rfc3339(gained.since_s),
         percent=_percent(gained.ratio),
         error_percent=_percent(gained.half_width if known else None),
-        gpu_hours=_decimal(gained.hours if known else None, 2),
-        error_gpu_hours=_decimal(gained.half_width_hours if known else None, 2),
-        measured_gpu_hours=_decimal(gained.measured_hours, 2),
-        unmeasured_gpu_hours=_decimal(gained.unmeasured_hours, 2),
+        gpu_hours=gpu_hours,
+        error_gpu_hours=error,
+        measured_gpu_hours=measured,
+        unmeasured_gpu_hours=unmeasured,
     )
 
 

@@ -35,7 +35,7 @@ from fathom.cli.options import (
 from fathom.cluster.kinds import POD, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.flags import HTTP_PORT
-from fathom.fetch.progress import size
+from fathom.fetch.state import size
 from fathom.replay.recording import RecordingWriter
 from fathom.text import counted
 from fathom.times import rfc3339

@@ -34,8 +34,7 @@ from fathom.cluster.observed import ObservedNode
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects
 from fathom.engine.plugin import PluginBundle
-from fathom.fetch.progress import FetchProgress
-from fathom.fetch.state import FetchProgram, FetchStanding
+from fathom.fetch.state import FetchProgram, FetchProgress, FetchStanding
 from fathom.measurement.counters import Unread
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.page.subject import ShownResources

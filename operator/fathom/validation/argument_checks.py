@@ -317,7 +317,9 @@ def asynchronous_method(candidate: Candidate) -> Iterator[Problem]:
     """
     engine = candidate.engine
     stated = engine.arguments.beginning("--async-s", "--no-async-s")
-    if not candidate.spec.drafts or not stated or stated[-1].name.startswith("--no-"):
+    # Without GPUs vLLM passes over it.
+    judged = candidate.spec.drafts and engine.layout.on_gpus
+    if not judged or not stated or stated[-1].name.startswith("--no-"):
         return
     if was_read(engine.version) and (why := engine.start.synchronous):
         yield Problem(

@@ -116,9 +116,9 @@ def host_memory(candidate: Candidate) -> Iterator[Problem]:
             "what is in /dev/shm counts as the container's memory, and limits.memory is below "
             "this: raise that limit, or lower this.",
         )
-    weights = _gib(arguments.value("--cpu-offload-gb")) * layout.gpus_per_pod
+    weights = _gib(arguments.value("--cpu-offload-gb")) * layout.ranks_per_pod
     cache = _gib(arguments.value("--kv-offloading-size"))
-    cache *= Fraction(layout.gpus_per_pod, layout.gpus_per_engine)
+    cache *= Fraction(layout.ranks_per_pod, layout.ranks_per_engine)
     in_shared = arguments.value("--kv-offloading-backend") in {None, "native"}
     for room, kept, what in (
         (limit, weights + cache, "spec.engine.resources.limits.memory"),

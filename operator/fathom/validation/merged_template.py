@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from fathom.api import names
-from fathom.api.accelerators import vendor_of
+from fathom.api.accelerators import Vendor, vendor_of
 from fathom.api.problem import Problem
 from fathom.engine.flags import HTTP_PORT
 from fathom.engine.plugin import PluginBundle
@@ -21,7 +21,6 @@ from fathom.engine.replica_layout import Role
 from fathom.manifests.pod_template import built_template, with_overlays
 from fathom.manifests.template_parts import Overlay, Part, by, overlays, part, parts, texts
 from fathom.resource import SpeculativeDeployment
-from fathom.validation.placement_checks import toleration_problems
 
 WRAPPER: Final = 'a wrapper that ends in `exec vllm serve "$@"`'
 
@@ -36,6 +35,9 @@ PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
 _CONNECTORS: Final = "--kv-transfer-config"
 """Some connectors answer at a port of their own."""
 _NO_BUNDLE: Final = PluginBundle(files={}, content="")
+_LABEL: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+QUALIFIED_NAME: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL}")
+"""`IsQualifiedName` in k8s.io/apimachinery, pkg/util/validation."""
 
 
 def why_not_started(command: Sequence[str]) -> str:
@@ -120,8 +122,8 @@ class MergedTemplate:
     merged: Part
     overlay: Overlay
     """That is judged: for such pods alone, as its user wrote it."""
-    gpus: str
-    """Name of the resource that GPUs are asked for by."""
+    vendor: Vendor | None
+    """Whose GPUs it asks for; None: it asks for none."""
 
     @property
     def engine(self) -> Part:
@@ -167,9 +169,9 @@ def merged_template(sd: SpeculativeDeployment, role: Role = Role.LEADER) -> Merg
     *earlier, last = overlays(sd.spec, role)
     before = with_overlays(sd.engine, built, earlier)
     merged = with_overlays(sd.engine, built, (*earlier, last))
-    gpus = vendor_of(sd.spec.node_pool).resource
+    vendor = vendor_of(sd.spec.node_pool)
     return MergedTemplate(
-        role=role, built=built, before=before, merged=merged, overlay=last, gpus=gpus
+        role=role, built=built, before=before, merged=merged, overlay=last, vendor=vendor
     )
 
 
@@ -191,6 +193,50 @@ def overlay_problems(overlay: Overlay) -> Iterator[Problem]:
             for index, variable in enumerate(parts(container, "env")):
                 if sentence := two_values(variable):
                     yield Problem(field=f"{field}.{kind}[{at}].env[{index}]", message=sentence)
+
+
+def toleration_problems(asked: Sequence[Part], field: str) -> Iterator[Problem]:
+    """Tolerations that the API server refuses. Source: `ValidateTolerations`.
+
+    Args:
+        asked: as in a pod.
+        field: path of the list.
+    """
+    for index, each in enumerate(asked):
+        key, value = str(each.get("key") or ""), str(each.get("value") or "")
+        operator = each.get("operator") or "Equal"
+        exists = operator == "Exists"
+        where = f"{field}[{index}]"
+        if exists and value:
+            yield Problem(
+                field=f"{where}.value",
+                message="operator Exists takes any value, and Kubernetes refuses one next to it: "
+                "remove value, or set operator to Equal.",
+            )
+        if not key and not exists:
+            yield Problem(
+                field=f"{where}.key",
+                message="without a key the operator must be Exists, which tolerates every taint: "
+                "write the taint's key.",
+            )
+        if key and not QUALIFIED_NAME.fullmatch(key):
+            yield Problem(
+                field=f"{where}.key",
+                message=f"{key!r} is no key of a taint: write it as kubectl describe node shows "
+                "it, without value and effect.",
+            )
+        if value and operator == "Equal" and not re.fullmatch(_LABEL, value):
+            yield Problem(
+                field=f"{where}.value",
+                message=f"{value!r} is no value of a taint, which has letters, digits, -, _ and . "
+                "only: correct it.",
+            )
+        if each.get("tolerationSeconds") is not None and each.get("effect") != "NoExecute":
+            yield Problem(
+                field=f"{where}.tolerationSeconds",
+                message="Kubernetes takes it with effect NoExecute alone: set that effect, or "
+                "remove this.",
+            )
 
 
 def _of_one_name(

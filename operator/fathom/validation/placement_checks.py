@@ -7,24 +7,25 @@ What the API server refuses for certain is from Kubernetes' pkg/apis/core/valida
 and pkg/apis/core/helper/helpers.go; tests/cluster/test_refused_by_the_server.py asks a real one.
 """
 
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.accelerators import AMD, VENDORS, vendor_of
+from fathom.api.accelerators import AMD, VENDORS, Vendor, vendor_of
 from fathom.api.choices import ComputeDomainPolicy
 from fathom.api.conditions import Reason
 from fathom.api.pod_fields import amount_of
 from fathom.api.problem import Problem, warning
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.suggestions import VERY_NEAR, nearest
 from fathom.cluster.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, SPANNING_KINDS, Kind, ServedApis
 from fathom.engine.replica_layout import ReplicaLayout
 from fathom.manifests.template_parts import Part, part, parts
 from fathom.validation.candidate import Candidate
+from fathom.validation.merged_template import QUALIFIED_NAME, toleration_problems
 
 ROCM_BACKENDS: Final = (
     *("rocm_attn", "rocm_aiter_fa", "rocm_aiter_unified_attn", "triton_attn"),
@@ -35,29 +36,28 @@ of a KV cache of their own."""
 _PARTS_OF_GPUS: Final = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES: Final = "hugepages-"
-_LABEL: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_QUALIFIED: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL}")
-"""`IsQualifiedName` in k8s.io/apimachinery, pkg/util/validation."""
 NO_GPU_CLAIM: Final = (
     "claims for GPUs (resourceClaims) are not supported yet: leave out the claim and this line, "
     "and Fathom asks for GPUs by {}."
 )
 _CUDA_IMAGE: Final = "vllm-openai"
 _ROCM_IMAGE: Final = "vllm/vllm-openai-rocm"
+_CPU_IMAGE: Final = "vllm/vllm-openai-cpu"
 
 
 def asked_gpus(candidate: Candidate) -> Iterator[Problem]:
     """GPUs that `engine.resources` ask for beside those that the spec makes."""
     engine = candidate.engine
     needed, resources = str(engine.layout.gpus_per_pod), engine.spec.engine.resources
-    ours = vendor_of(engine.spec.node_pool).resource
+    vendor = vendor_of(engine.spec.node_pool)
     for kind, quantities in (("limits", resources.limits), ("requests", resources.requests)):
         field = f"spec.engine.resources.{kind}"
+        ours = vendor.resource if vendor else ""
         if (found := str(quantities.get(ours, needed))) != needed:
             claimed = found == "0" and "resourceClaims" in part(engine.spec.pod_template, "spec")
             message = NO_GPU_CLAIM.format(ours) if claimed else gpus_sentence(needed)
             yield Problem(field=f"{field}.{ours}", message=message)
-        yield from foreign_gpu_problems(quantities, ours, field)
+        yield from foreign_gpu_problems(quantities, vendor, field)
 
 
 def asked_resources(candidate: Candidate) -> Iterator[Problem]:
@@ -105,7 +105,7 @@ def resource_problems(resources: Part, field: str) -> Iterator[Problem]:
 
 def _bad_resource(name: str) -> str:
     if "/" in name:
-        if _QUALIFIED.fullmatch(name) and not name.startswith("requests."):
+        if QUALIFIED_NAME.fullmatch(name) and not name.startswith("requests."):
             return ""
         return (
             f"{name} is no name of a resource: write a domain in lower case, / and a name, such as "
@@ -165,50 +165,6 @@ def tolerations(candidate: Candidate) -> Iterator[Problem]:
     yield from toleration_problems(asked, "spec.nodePool.tolerations")
 
 
-def toleration_problems(asked: Sequence[Part], field: str) -> Iterator[Problem]:
-    """Tolerations that the API server refuses. Source: `ValidateTolerations`.
-
-    Args:
-        asked: as in a pod.
-        field: path of the list.
-    """
-    for index, each in enumerate(asked):
-        key, value = str(each.get("key") or ""), str(each.get("value") or "")
-        operator = each.get("operator") or "Equal"
-        exists = operator == "Exists"
-        where = f"{field}[{index}]"
-        if exists and value:
-            yield Problem(
-                field=f"{where}.value",
-                message="operator Exists takes any value, and Kubernetes refuses one next to it: "
-                "remove value, or set operator to Equal.",
-            )
-        if not key and not exists:
-            yield Problem(
-                field=f"{where}.key",
-                message="without a key the operator must be Exists, which tolerates every taint: "
-                "write the taint's key.",
-            )
-        if key and not _QUALIFIED.fullmatch(key):
-            yield Problem(
-                field=f"{where}.key",
-                message=f"{key!r} is no key of a taint: write it as kubectl describe node shows "
-                "it, without value and effect.",
-            )
-        if value and operator == "Equal" and not re.fullmatch(_LABEL, value):
-            yield Problem(
-                field=f"{where}.value",
-                message=f"{value!r} is no value of a taint, which has letters, digits, -, _ and . "
-                "only: correct it.",
-            )
-        if each.get("tolerationSeconds") is not None and each.get("effect") != "NoExecute":
-            yield Problem(
-                field=f"{where}.tolerationSeconds",
-                message="Kubernetes takes it with effect NoExecute alone: set that effect, or "
-                "remove this.",
-            )
-
-
 def gpus_sentence(needed: object) -> str:
     """Why another number of GPUs is refused."""
     return (
@@ -217,7 +173,9 @@ def gpus_sentence(needed: object) -> str:
     )
 
 
-def foreign_gpu_problems(asked: Collection[str], ours: str, field: str) -> Iterator[Problem]:
+def foreign_gpu_problems(
+    asked: Collection[str], vendor: Vendor | None, field: str
+) -> Iterator[Problem]:
     """GPUs of another vendor, or parts of GPUs, beside those that the accelerator has.
 
     Of what two of them let a container see, the kubelet keeps one (`deviceRunContainerOptions` in
@@ -225,29 +183,46 @@ def foreign_gpu_problems(asked: Collection[str], ours: str, field: str) -> Itera
 
     Args:
         asked: names of the resources.
-        ours: the accelerator's.
+        vendor: of the accelerator's; None: it has none.
         field: path of the resources.
     """
-    for vendor in VENDORS:
-        if vendor.resource != ours and vendor.resource in asked:
+    why = (
+        f"asks for {vendor.resource}, and no node has both"
+        if vendor
+        else "asks for no GPU, and the engine uses none"
+    )
+    for other in VENDORS:
+        if other != vendor and other.resource in asked:
             yield Problem(
-                field=f"{field}.{vendor.resource}",
-                message=f"spec.nodePool.accelerator asks for {ours}, and no node has both: name "
-                f"the {vendor.name} accelerator there, and leave this out.",
+                field=f"{field}.{other.resource}",
+                message=f"spec.nodePool.accelerator {why}: name the {other.name} accelerator "
+                "there, and leave this out.",
             )
     for name in sorted(each for each in asked if each.startswith(_PARTS_OF_GPUS)):
-        yield warning(
-            f"{field}.{name}",
-            f"the pod waits for a node that has it next to {ours}, and the engine then sees what "
-            "one of the two gives it: leave it out. Engines have whole GPUs.",
+        seen = (
+            f"next to {vendor.resource}, and the engine then sees what one of the two gives it: "
+            "leave it out. Engines have whole GPUs."
+            if vendor
+            else "and the engine does not use it: leave it out."
         )
+        yield warning(f"{field}.{name}", f"the pod waits for a node that has it {seen}")
 
 
 def gpu_warnings(candidate: Candidate) -> Iterator[Problem]:
     """What whose GPUs they are makes likely to go wrong."""
     spec = candidate.spec
     pool, image = spec.node_pool, spec.engine.image
-    if vendor_of(pool) is not AMD:
+    vendor = vendor_of(pool)
+    if vendor is None:
+        yield from _warnings_without_gpus(spec)
+        return
+    if _name_of(image) == _name_of(_CPU_IMAGE):
+        yield warning(
+            "spec.engine.image",
+            "this is vLLM for processors, which uses no GPU: set spec.nodePool.accelerator to CPU, "
+            "or correct the image.",
+        )
+    if vendor is not AMD:
         if "rocm" in image.lower():
             yield warning(
                 "spec.nodePool.accelerator",
@@ -283,6 +258,28 @@ def gpu_warnings(candidate: Candidate) -> Iterator[Problem]:
             "spec.engine.user",
             "nodes often let only root and a group open /dev/kfd and /dev/dri/render*: add that "
             "group's number to spec.podTemplate.spec.securityContext.supplementalGroups.",
+        )
+
+
+def _warnings_without_gpus(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+    image, pool = spec.engine.image, spec.node_pool
+    if _name_of(image) in {_CUDA_IMAGE, _name_of(_ROCM_IMAGE)}:
+        yield warning(
+            "spec.engine.image",
+            f"this is vLLM for GPUs, which does not start without one: {_CPU_IMAGE} is the one for "
+            "processors.",
+        )
+    if spec.engine.attention_backend:
+        yield warning(
+            "spec.engine.attentionBackend",
+            f"vLLM has its own on processors, and passes over {spec.engine.attention_backend}: "
+            "leave it out.",
+        )
+    if pool.compute_domain is ComputeDomainPolicy.EXTERNAL:
+        yield warning(
+            "spec.nodePool.computeDomain",
+            f"a ComputeDomain is for GPUs, and accelerator {pool.accelerator} uses none: leave "
+            "this out.",
         )
 
 

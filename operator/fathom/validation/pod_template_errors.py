@@ -234,17 +234,18 @@ def _variables(template: MergedTemplate) -> Iterator[Problem]:
 
 
 def _gpus(template: MergedTemplate) -> Iterator[Problem]:
-    ours = template.gpus
-    needed = part(template.built_engine, "resources", "limits")[ours]
+    vendor, built = template.vendor, part(template.built_engine, "resources", "limits")
     for kind in ("limits", "requests"):
         field = f"{template.field}.resources.{kind}"
         asked = part(template.engine, "resources", kind)
-        found = asked.get(ours)
-        if str(found) != needed and (kind == "limits" or found is not None):
-            claimed = found in {None, "0"} and _claims_of_its_own(template)
-            message = NO_GPU_CLAIM.format(ours) if claimed else gpus_sentence(needed)
-            yield Problem(field=f"{field}.{ours}", message=message)
-        yield from foreign_gpu_problems(asked, ours, field)
+        if vendor is not None:
+            ours, needed = vendor.resource, built[vendor.resource]
+            found = asked.get(ours)
+            if str(found) != needed and (kind == "limits" or found is not None):
+                claimed = found in {None, "0"} and _claims_of_its_own(template)
+                message = NO_GPU_CLAIM.format(ours) if claimed else gpus_sentence(needed)
+                yield Problem(field=f"{field}.{ours}", message=message)
+        yield from foreign_gpu_problems(asked, vendor, field)
 
 
 def _claims_of_its_own(template: MergedTemplate) -> bool:

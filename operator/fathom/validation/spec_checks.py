@@ -226,6 +226,8 @@ def visible_gpus(candidate: Candidate) -> Iterator[Problem]:
     Environment Variables).
     """
     vendor, gpus = vendor_of(candidate.spec.node_pool), candidate.engine.layout.gpus_per_pod
+    if vendor is None:
+        return
     for each in engine_variables(candidate):
         if each.name == _WHOLE_GPUS and vendor is not AMD and each.value != _LEFT_TO_CDI:
             yield warning(

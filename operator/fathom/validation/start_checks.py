@@ -44,6 +44,7 @@ _RETIRED: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Variables that no release from 0.28 on reads, and what took their place."""
+_V2: Final = 2
 _ON_V1_BY_ITSELF: Final = SpecifierSet(">=0.32.0")
 """Releases in which what is known to select Model Runner V1, other than its variable, does so."""
 
@@ -238,24 +239,33 @@ def model_runner(candidate: Candidate) -> Iterator[Problem]:
 
     tests/engine/test_parser_matrix.py asks vLLM.
     """
-    spec, start, version = candidate.spec, candidate.engine.start, candidate.engine.version
+    start, version = candidate.engine.start, candidate.engine.version
+    on_gpus, asked = candidate.engine.layout.on_gpus, stated_model_runner(candidate.spec)
+    paths = {each.name: each.path for each in engine_variables(candidate)}
+    if asked == _V2 and not on_gpus:
+        yield Problem(
+            field=paths[MODEL_RUNNER_VARIABLE],
+            message="without GPUs Fathom was run with vLLM's Model Runner V1 alone, and asks for "
+            f"it: remove {MODEL_RUNNER_VARIABLE}.",
+        )
+        return
     if version is None or not was_read(version):
         return
-    asked = stated_model_runner(spec)
-    if asked == 1 or (start.model_runner_v1 and has_release(_ON_V1_BY_ITSELF, version)):
+    by_itself = not on_gpus or has_release(_ON_V1_BY_ITSELF, version)
+    if asked == 1 or (start.model_runner_v1 and by_itself):
         runner, cause, lacks = "V1", start.model_runner_v1, _V1_LACKS
     elif asked is not None:
         runner, cause, lacks = "V2", f"{MODEL_RUNNER_VARIABLE} in spec.engine.env", _V2_LACKS
     else:
         return
     what, _, place = cause.partition(" in ")
-    paths = {each.name: each.path for each in engine_variables(candidate)}
+    cure = f"Remove {what}" if what in paths or on_gpus else "Do without it, or name GPUs there"
     for lack in lacks:
         if (stated := lack.stated(candidate)) and has_release(lack.releases, version):
             yield Problem(
                 field=paths.get(what, place or what),
                 message=f"{what} selects vLLM's Model Runner {runner}, which in vLLM {version} "
-                f"does not have {stated}: vLLM stops at start. Remove {what}.",
+                f"does not have {stated}: vLLM stops at start. {cure}.",
             )
 
 

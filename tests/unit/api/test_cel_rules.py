@@ -7,6 +7,7 @@ import pytest
 from cel import broken_by_cel, refused_on_creation
 from fathom.api import names
 from fathom.api.cel_rules import CREATION_RULES, RULES
+from fathom.api.problem import Problem, Rule
 from fathom.api.spec import MAX_REPLICAS
 from fathom.resource import SpeculativeDeployment, parse
 from manifest_samples import manifest
@@ -14,6 +15,11 @@ from support.validated import errors
 
 URL = "https://prometheus.example.com/x"
 TOKEN = {"name": "login", "key": "token"}
+CPU: dict[str, Any] = {
+    "nodePool.accelerator": "CPU",
+    "engine.tensorParallelSize": 1,
+    "engine.resources.requests": {"cpu": "2"},
+}
 GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
     "draft.id": (
         [{}, {"draft.id": None, "draft.method": "ngram"}, {"draft.method": "mtp"}],
@@ -41,8 +47,10 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
             {"draft.id": None, "draft.method": "ngram"},
             {"draft.id": None, "draft.method": "suffix"},
             {"draft.method": "mtp", "draft.tensorParallelSize": 1},
+            {**CPU, "draft.id": None, "draft.method": "ngram"},
         ],
         [
+            {**CPU, "draft.id": None, "draft.method": "ngram_gpu"},
             {"draft.method": "ngram"},
             {"draft.method": "suffix"},
             {"draft.id": None, "draft.method": "ngram", "draft.revision": "main"},
@@ -172,8 +180,40 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         ],
     ),
     "nodePool.gpusPerNode": (
-        [{"nodePool.accelerator": "Custom", "nodePool.gpusPerNode": 4}],
-        [{"nodePool.accelerator": "Custom", "engine.tensorParallelSize": 1}],
+        [CPU, {"nodePool.accelerator": "Custom", "nodePool.gpusPerNode": 4}],
+        [
+            {"nodePool.accelerator": "Custom", "engine.tensorParallelSize": 1},
+            {**CPU, "nodePool.gpusPerNode": 1},
+        ],
+    ),
+    "nodePool.products": (
+        [
+            {"nodePool.accelerator": "H100", "nodePool.products": ["NVIDIA-H100-NVL"]},
+            {**CPU, "nodePool.products": []},
+        ],
+        [{**CPU, "nodePool.products": ["NVIDIA-H100-NVL"]}],
+    ),
+    "nodePool.accelerator": (
+        [CPU, {**CPU, "draft.tensorParallelSize": 1}],
+        [
+            {**CPU, "engine.tensorParallelSize": 2},
+            {**CPU, "engine.pipelineParallelSize": 2},
+            {**CPU, "engine.dataParallelSize": 2},
+        ],
+    ),
+    "engine.resources": (
+        [CPU, {**CPU, "engine.resources.requests": {}, "engine.resources.limits": {"cpu": 2}}],
+        [
+            {**CPU, "engine.resources.requests": {}},
+            {**CPU, "engine.resources.requests": {"memory": "4Gi"}},
+        ],
+    ),
+    "speculation.adaptiveVerification": (
+        [{**CPU, "speculation.adaptiveVerification": "Disabled"}],
+        [
+            {**CPU, "speculation.adaptiveVerification": "Enabled"},
+            {**CPU, "speculation.adaptiveVerification": "Canary"},
+        ],
     ),
     "cache.size": (
         [{"cache.size": "800Gi"}, {"cache.size": "1.5Ti"}, {"cache.claimName": "weights"}],
@@ -299,7 +339,20 @@ def broken_by_predicate(document: dict[str, Any]) -> list[str]:
 
 
 def test_every_rule_has_its_cases() -> None:
-    assert sorted(GOOD_AND_BAD) == sorted(rule.field for rule in RULES)
+    assert sorted(GOOD_AND_BAD) == sorted({rule.field for rule in RULES})
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.message[:40])
+def test_some_case_breaks_it(rule: Rule) -> None:
+    """Two rules of one field are told apart by their sentence."""
+    said = {
+        problem.message
+        for case in GOOD_AND_BAD[rule.field][1]
+        for problem in parse(manifest(case))
+        if isinstance(problem, Problem)
+    }
+
+    assert rule.message in said
 
 
 @pytest.mark.parametrize(

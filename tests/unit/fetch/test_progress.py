@@ -1,6 +1,6 @@
 """Rate and time left, from successive looks."""
 
-from fathom.fetch.progress import FetchedBytes, FetchProgress, size
+from fathom.fetch.state import FetchedBytes, FetchProgress, size
 
 GIB = 1 << 30
 

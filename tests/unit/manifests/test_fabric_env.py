@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 
+from fathom.api.accelerators import PRESETS
 from fathom.api.choices import Accelerator
 from fathom.manifests.engine_env import INTERFACE, NVLINK, engine_env, fabric_env
 from manifest_samples import resource
 
+WITHOUT_GPUS = [accelerator for accelerator, preset in PRESETS.items() if not preset.has_gpus]
 TWO_TRAYS = {"engine.tensorParallelSize": 8}
 TWO_SERVERS = {"engine.tensorParallelSize": 16, "nodePool.accelerator": "H200"}
 
 
-@pytest.mark.parametrize("accelerator", Accelerator)
+@pytest.mark.parametrize("accelerator", [each for each in Accelerator if each not in WITHOUT_GPUS])
 def test_one_node_gets_nothing(accelerator: Accelerator) -> None:
     pool = {"nodePool.accelerator": accelerator.value, "nodePool.gpusPerNode": 4}
 

@@ -96,6 +96,7 @@ def test_every_accelerator_stands_with_what_it_asks_of_nodes() -> None:
     assert rows == [
         (name.value, preset.product, str(preset.gpus_per_node), preset.architecture)
         for name, preset in PRESETS.items()
+        if preset.has_gpus
     ]
 
 

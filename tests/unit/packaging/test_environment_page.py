@@ -37,6 +37,11 @@ WHEN: Final[Mapping[str, Mapping[str, Any]]] = {
         "engine.image": "vllm/vllm-openai:v0.28.0",
     },
     "depth is live": {"speculation.tuning.mode": "Auto"},
+    "accelerator CPU": {
+        "nodePool.accelerator": "CPU",
+        "engine.tensorParallelSize": 1,
+        "engine.resources": {"requests": {"cpu": "1"}},
+    },
 }
 IMPLIED: Final = {
     "depth is live": ("steps are counted",),
