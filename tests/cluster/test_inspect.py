@@ -32,7 +32,7 @@ pytestmark = pytest.mark.cluster
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 CLUSTER_EXAMPLES = (
     *("status", "top", "explain", "advise", "history", "report"),
-    *("pause", "resume", "retry", "rollout", "version"),
+    *("pause", "resume", "retry", "rollout", "version", "traffic"),
 )
 """In an order in which each finds what it needs."""
 FATHOM = str(Path(sys.executable).with_name("fathom"))
@@ -417,7 +417,7 @@ async def test_the_examples_in_the_help_run(
 ) -> None:
     """With this test's names; nobody operates the resource, so some have nothing to do."""
     names_here = {"kimi-k2": resource.name, "llm": namespace.name, "kimi.html": str(tmp_path / "k")}
-    codes = {"status": 1, "retry": 2, "rollout": 2}
+    codes = {"status": 1, "retry": 2, "rollout": 2, "traffic": 2}
     ran = {}
     for command in CLUSTER_EXAMPLES:
         words = [names_here.get(word, word) for word in examples()[command]]

@@ -12,6 +12,7 @@ from fathom.cli.explanation_document import ExplanationReport
 from fathom.cli.history import HistoryList
 from fathom.cli.status import StatusList
 from fathom.cli.top import TopList
+from fathom.cli.traffic import TrafficReport
 from fathom.cli.version import VersionReport
 
 DOCUMENTS: Final[tuple[type[Document], ...]] = (
@@ -21,6 +22,7 @@ DOCUMENTS: Final[tuple[type[Document], ...]] = (
     HistoryList,
     StatusList,
     TopList,
+    TrafficReport,
     VersionReport,
 )
 """Every kind, one for each command."""

@@ -25,7 +25,6 @@ from local_cluster.control_plane.obtain import (
     present_binaries,
 )
 from local_cluster.demo.command import demo_command, engine_command
-from local_cluster.demo.traffic_command import traffic_command
 from local_cluster.errors import LocalClusterError, explained
 from local_cluster.network import require_root
 from local_cluster.prerequisites import missing_packages
@@ -40,7 +39,6 @@ errors = Console(stderr=True)
 
 app.command("engine")(engine_command)
 app.command("demo")(demo_command)
-app.command("traffic")(traffic_command)
 
 Name = Annotated[str, typer.Option("--name", help="Which cluster; several can run side by side.")]
 

@@ -215,7 +215,7 @@ class ProxiedPages:
             raise NoAnswerError(f"no answer within {self._timeout_s:g} s") from error
         except (aiohttp.ClientError, ApiException, OSError, ValueError) as error:
             raise BadAnswerError(cause_of(error)) from error
-        if status == HTTPStatus.FORBIDDEN and _is_of_api_server(body):
+        if status == HTTPStatus.FORBIDDEN and is_of_api_server(body):
             raise ForbiddenPageError(
                 "the API server does not let you: it takes the right to `get` `pods/proxy` in "
                 f"namespace {pod.namespace}"
@@ -242,7 +242,7 @@ class ProxiedPages:
             response.close()
 
 
-def _is_of_api_server(body: bytes) -> bool:
+def is_of_api_server(body: bytes) -> bool:
     """Whether the API server refused, and not the pod behind it."""
     told = decoded(body)
     return isinstance(told, dict) and told.get("kind") == "Status"

@@ -1,7 +1,7 @@
 """The `fathom` command.
 
 Exit codes: 0, all is well; 1, what was asked for was found, and is not well (`status`, `bench`,
-`check --live`, `record`); 2, something was refused, and stderr says what and where.
+`check --live`, `record`, `traffic`); 2, something was refused, and stderr says what and where.
 """
 
 import importlib
@@ -47,6 +47,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "report": "fathom.replay.command:report_app",
         "run": "fathom.runtime.main",
         "bench": "fathom.bench.command",
+        "traffic": "fathom.cli.traffic",
         "local": "local_cluster.cli",
     }
 )

@@ -25,9 +25,10 @@ from benchmarks.engine.sweep import SweepCell, sweep
 from benchmarks.engine.timing import EngineBenchTiming
 from benchmarks.engine.trace import Arms, PhaseRun, run_trace
 from benchmarks.engine.view import BenchView
+from fathom.adapters.completions import RequestResult
 from local_cluster.engine.language import TRAFFIC_CLASSES
 from local_cluster.engine.process import EngineProcess, EngineProcessError, EngineSetup, Part
-from local_cluster.engine.traffic import LoadGenerator, RequestResult
+from local_cluster.engine.traffic import LoadGenerator
 from local_cluster.errors import LocalClusterError
 
 _TERMINATED: Final = 128 + signal.SIGTERM

@@ -32,12 +32,13 @@ from benchmarks.gpu.records import (
     step_count,
 )
 from benchmarks.gpu.report import CapturedGraphs, DepthComparison, GpuBenchReport, comparison
+from fathom.adapters.completions import RequestResult
 from fathom.engine.depth import DepthDocument, flat
 from fathom_vllm.counts import read_counts
 from local_cluster.engine.language import EASY, HARD
 from local_cluster.engine.model_pair import ModelPair
 from local_cluster.engine.process import EngineProcess, EngineProcessError
-from local_cluster.engine.traffic import LoadGenerator, Phase, RequestResult
+from local_cluster.engine.traffic import LoadGenerator, Phase
 from local_cluster.errors import LocalClusterError
 
 _POLL_S = 0.05

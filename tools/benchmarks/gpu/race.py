@@ -28,10 +28,11 @@ from benchmarks.engine.rotation import Turn, rotated
 from benchmarks.engine.view import BenchView
 from benchmarks.gpu.figures import Model
 from benchmarks.gpu.plan import SETTLE_SECONDS
+from fathom.adapters.completions import RequestResult
 from local_cluster.demo.compare import Ratio, sequential_ratio
 from local_cluster.engine.language import EASY, HARD
 from local_cluster.engine.process import EngineProcess, EngineProcessError, EngineSetup
-from local_cluster.engine.traffic import LoadGenerator, Phase, RequestResult
+from local_cluster.engine.traffic import LoadGenerator, Phase
 from local_cluster.errors import LocalClusterError
 
 TUNED: Final = "tuned"

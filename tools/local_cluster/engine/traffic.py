@@ -4,7 +4,6 @@ Every completion of the constructed pair is known in advance, so a request that 
 aborted, or touched by speculation in any way is found out by the client itself.
 """
 
-import asyncio
 import random
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Self
 
 import aiohttp
 
+from fathom.adapters.completions import Load, RequestResult, TrafficSummary
 from local_cluster.engine.language import CYCLE_TOKENS, TrafficClass
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -31,45 +31,6 @@ class Phase:
     """Between an answer and the next request: engines that share few processors have some left."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestResult:
-    """One finished request.
-
-    Attributes:
-        traffic: name of its class.
-        started_at_s: on the generator's clock.
-        ended_at_s: on the generator's clock.
-        tokens: tokens that came back.
-        error: empty if the completion was exactly the expected one, else a sentence.
-    """
-
-    traffic: str
-    started_at_s: float
-    ended_at_s: float
-    tokens: int
-    error: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the completion was exactly the expected one."""
-        return not self.error
-
-
-@dataclass(frozen=True, slots=True)
-class TrafficSummary:
-    """What a set of requests amounts to over a stretch of time."""
-
-    requests: int
-    failed: int
-    tokens: int
-    seconds: float
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Tokens of whole requests over the stretch."""
-        return self.tokens / self.seconds if self.seconds else 0.0
-
-
 class LoadGenerator:
     """Keeps a number of requests in flight; class and number can change at any time.
 
@@ -85,14 +46,13 @@ class LoadGenerator:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.results: list[RequestResult] = []
+        self._load = Load(self._request, clock=clock)
         self._url = f"{base_url.rstrip('/')}/v1/completions"
         self._model = model
         self._random = random.Random(seed)  # noqa: S311 - reproducible, not secret
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._clock = clock
         self._phase: Phase | None = None
-        self._workers: dict[int, asyncio.Task[None]] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -113,38 +73,28 @@ class LoadGenerator:
         if self._session is not None:
             await self._session.close()
 
+    @property
+    def results(self) -> list[RequestResult]:
+        """All requests that ended; `ok` says that every token is the expected one."""
+        return self._load.results
+
     def set_phase(self, phase: Phase) -> None:
         """Change the traffic. Requests in flight finish as what they are."""
         self._phase = phase
-        for number in range(phase.concurrency):
-            worker = self._workers.get(number)
-            if worker is None or worker.done():
-                self._workers[number] = asyncio.create_task(self._work(number))
+        self._load.keep(phase.concurrency, pause_s=phase.pause_s)
 
     async def stop(self) -> None:
         """Send nothing more, and wait for what is in flight."""
-        self._phase = None
-        await asyncio.gather(*self._workers.values())
-        self._workers.clear()
+        await self._load.stop()
 
     def summary(self, since_s: float, until_s: float) -> TrafficSummary:
         """Count the requests that ended between two times of the generator's clock."""
-        ended = [result for result in self.results if since_s <= result.ended_at_s < until_s]
-        return TrafficSummary(
-            requests=len(ended),
-            failed=sum(not result.ok for result in ended),
-            tokens=sum(result.tokens for result in ended),
-            seconds=until_s - since_s,
-        )
+        ended = (each for each in self.results if since_s <= each.ended_at_s < until_s)
+        return TrafficSummary.of(ended, until_s - since_s)
 
-    async def _work(self, number: int) -> None:
-        while (phase := self._phase) is not None and number < phase.concurrency:
-            result = await self._request(phase)
-            self.results.append(result)
-            # An endpoint that is down is not to be hammered.
-            await asyncio.sleep(phase.pause_s if result.ok else max(0.1, phase.pause_s))
-
-    async def _request(self, phase: Phase) -> RequestResult:
+    async def _request(self) -> RequestResult:
+        if (phase := self._phase) is None:
+            raise RuntimeError("set a phase first")
         traffic = phase.traffic
         first = traffic.first_token + self._random.randrange(CYCLE_TOKENS)
         prompt = (first, *traffic.walk(first, phase.prompt_tokens - 1))
