@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,18 @@ def commands(page: Path) -> list[ShownCommand]:
     return found + [ShownCommand(each, inline=True) for each in _SPAN.findall(prose)]
 
 
+def blocks(page: Path) -> list[tuple[str, tuple[str, ...]]]:
+    """The commands of each block, after the line that is above it."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for block in _BLOCK.finditer(text):
+        if block[2] == "console":
+            above = text[: block.start()].rstrip().rpartition("\n")[2]
+            lines = [line for line in block[3].splitlines() if line.startswith(_PROMPT)]
+            found.append((above, tuple(line.removeprefix(_PROMPT) for line in lines)))
+    return found
+
+
 def manifests(page: Path) -> list[dict[str, Any]]:
     """All that a page shows; what it leaves out around a spec of ours is filled in."""
     found: list[dict[str, Any]] = []
@@ -96,6 +109,12 @@ def resources(page: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def main() -> None:
+    """`python -m support.pages docs/kind.md`: what a page has people type, for a shell."""
+    for _, shown in blocks(Path(sys.argv[1])):
+        print(*shown, sep="\n")
+
+
 def _filled_in(text: str) -> str:
     """With a name where one is to be put, and with what may be left out."""
     return re.sub(r"\[(-[^\]]*)\]", r"\1", re.sub(r"<(\w+)>", r"\1", text))
@@ -106,3 +125,7 @@ def _without_redirections(words: Sequence[str]) -> list[str]:
         if set(word) <= set("<>"):
             return list(words[:at])
     return list(words)
+
+
+if __name__ == "__main__":
+    main()

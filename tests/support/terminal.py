@@ -21,7 +21,7 @@ from support.pages import REPOSITORY
 from support.waiting import GUARD_S, guarded, until
 
 NEVER_ENDS: Final = "--watch"
-CHECKOUT: Final = ("charts", "examples")
+CHECKOUT: Final = ("charts", "examples", "tools")
 """What the commands name of one."""
 
 

@@ -16,6 +16,8 @@ from local_cluster.engine.model_pair import pair_directory
 from local_cluster.paths import SOURCES, cache_dir
 
 ENGINE_REPOSITORY = "vllm/vllm-openai"
+CPU_ENGINE_REPOSITORY = "vllm/vllm-openai-cpu"
+"""vLLM's own image for processors, as docs/kind.md has it: it brings no models."""
 OPERATOR_REPOSITORY = "ghcr.io/fathom-dev/operator"
 SHELL_REPOSITORY = "fathom.local/shell"
 MODELS_MOUNT = Path("/models")
@@ -122,21 +124,27 @@ def default_images(extra: Sequence[Image] = ()) -> ImageTable:
     scripts = Path(sys.executable).parent
     python = (Path(sys.prefix), Path(sys.base_prefix))
     models = pair_directory(cache_dir())
+    without_models = Image(
+        repository=CPU_ENGINE_REPOSITORY,
+        default_version=DEFAULT_ENGINE_VERSION,
+        # As upstream's image: arguments follow the subcommand's name.
+        entrypoint=("vllm", "serve"),
+        path_prefix=(engine / "bin",),
+        env=engine_variables(engine),
+        requires=(engine / "bin" / "vllm",),
+        hint="Install it with `fathom local engine --version {version}`.",
+        keeps=(engine, Path(sys.base_prefix)),
+    )
+    with_models = {
+        "repository": ENGINE_REPOSITORY,
+        "binds": (Bind(source=models, target=MODELS_MOUNT),),
+        "requires": (*without_models.requires, models),
+    }
     return ImageTable(
         images=(
             *extra,
-            Image(
-                repository=ENGINE_REPOSITORY,
-                default_version=DEFAULT_ENGINE_VERSION,
-                # As upstream's image: arguments follow the subcommand's name.
-                entrypoint=("vllm", "serve"),
-                path_prefix=(engine / "bin",),
-                env=engine_variables(engine),
-                binds=(Bind(source=models, target=MODELS_MOUNT),),
-                requires=(engine / "bin" / "vllm", models),
-                hint="Install it with `fathom local engine --version {version}`.",
-                keeps=(engine, Path(sys.base_prefix)),
-            ),
+            without_models.model_copy(update=with_models),
+            without_models,
             Image(
                 repository=OPERATOR_REPOSITORY,
                 entrypoint=("fathom",),

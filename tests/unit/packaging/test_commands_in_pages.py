@@ -28,6 +28,7 @@ from fathom.api import names
 from fathom.api.conditions import ConditionType
 from fathom.cli.main import app
 from fathom.engine.capability_table import LIVE_DEPTH
+from support.dockerfiles import arguments
 from support.pages import PAGES, REPOSITORY, ShownCommand, commands, resources
 from support.waiting import GUARD_S
 from support.wrapped import unwrapped
@@ -36,7 +37,10 @@ from unit.tuning.plant import Fleet
 
 CRD = yaml.safe_load((REPOSITORY / "crds/fathom.dev_speculativedeployments.yaml").read_text())
 NAMES = CRD["spec"]["names"]
-VERSION = yaml.safe_load((REPOSITORY / "charts/fathom/Chart.yaml").read_text())["version"]
+CHART_VALUES = yaml.safe_load((REPOSITORY / "charts/fathom/values.yaml").read_text())
+CHART = yaml.safe_load((REPOSITORY / "charts/fathom/Chart.yaml").read_text())
+OPERATOR_IMAGE = f"{CHART_VALUES['image']['repository']}:{CHART['appVersion']}"
+VERSION = CHART["version"]
 OURS = {NAMES["plural"], NAMES["singular"], *NAMES["shortNames"]}
 OTHERS = {
     *("pod", "pods", "namespace", "configmap", "pvc", "crd", "deployment", "service", "lease"),
@@ -52,13 +56,13 @@ FLAGS = {
     **dict.fromkeys(("--all", "--all-namespaces"), False),
     **dict.fromkeys(("--namespace", "-f", "-k", "-l", "-o", "--type", "-p"), True),
     **dict.fromkeys(("--patch-file", "--raw", "--replicas"), True),
-    **dict.fromkeys(("--for", "--from-literal", "--timeout"), True),
+    **dict.fromkeys(("--for", "--from-literal", "--from-file", "--timeout"), True),
 }
 """Flags of kubectl that are shown, and whether a value follows."""
 LABELS = {value for name, value in vars(names).items() if name.startswith("LABEL_")}
 LABELS.add("app.kubernetes.io/instance")  # the chart's
 ANNOTATIONS = {value for name, value in vars(names).items() if name.startswith("ANNOTATION_")}
-CHECKOUT = ("Makefile", "charts", "crds", "deploy", "examples", "tests")
+CHECKOUT = ("Makefile", "charts", "crds", "deploy", "examples", "images", "tests", "tools")
 TOLD_BY_A_HUB = ("draft", "target model", "draft model", "memory of one GPU")
 """Lines of `fathom check` that say what is in the models' files."""
 
@@ -164,7 +168,7 @@ def of_kubectl(typed: Typed) -> None:
         return
     (verb, *named), values = kubectl_words(typed.words[1:])
     assert verb in VERBS
-    for flag in {"-f", "--patch-file"} & values.keys():
+    for flag in {"-f", "--patch-file", "--from-file"} & values.keys():
         assert (typed.folder / values[flag]).is_file(), values[flag]
     if "-k" in values:
         assert (typed.folder / values["-k"] / "kustomization.yaml").is_file(), values["-k"]
@@ -303,6 +307,28 @@ def of_anyone(_: Typed) -> None:
     """Not ours, and on most machines."""
 
 
+def of_docker(typed: Typed) -> None:
+    """An image of the operator, as the chart asks for it, of a file that takes these arguments."""
+    asked = dict(zip(typed.words[2:-1:2], typed.words[3:-1:2], strict=True))
+    assert typed.words[1] == "build"
+    assert asked.keys() <= {"--file", "--tag", "--build-arg"}
+    file = typed.folder / asked["--file"]
+    taken = [each.partition("=")[0] for each in arguments(file, "ARG")]
+    assert asked.get("--build-arg", "BUILD").partition("=")[0] in taken
+    assert asked["--tag"] == OPERATOR_IMAGE
+    assert typed.words[-1] == "."
+
+
+def of_kind(typed: Typed) -> None:
+    match typed.words[1:]:
+        case ("create" | "delete", "cluster"):
+            pass
+        case ("load", "docker-image", image):
+            assert image == OPERATOR_IMAGE
+        case others:
+            raise AssertionError(f"not known here: {others}")
+
+
 CHECKS: Mapping[str, Callable[[Typed], None]] = {
     "fathom": of_fathom,
     "make": of_make,
@@ -312,6 +338,8 @@ CHECKS: Mapping[str, Callable[[Typed], None]] = {
     "python3": of_python,
     "pip": of_pip,
     "pre-commit": of_pre_commit,
+    "docker": of_docker,
+    "kind": of_kind,
     "sleep": of_anyone,
     "jq": of_anyone,
     "export": of_anyone,

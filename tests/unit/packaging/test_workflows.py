@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from local_cluster.control_plane.release import VERSION as DOWNLOADED_KUBERNETES
+from support.pages import commands
 from support.waiting import GUARD_S
 
 WORKFLOWS = ("ci.yaml", "release.yaml")
@@ -108,9 +109,9 @@ def planned(root: Path, *arguments: str) -> list[str]:
 
 
 def tier_jobs(folder: Path) -> dict[str, dict[str, Any]]:
-    """The jobs that run tests, and not what only builds."""
+    """The jobs that run tests, and not what only builds, or types a page."""
     jobs = workflow(folder, "ci.yaml")["jobs"]
-    return {name: job for name, job in jobs.items() if name != "image"}
+    return {name: job for name, job in jobs.items() if name not in {"image", "kind"}}
 
 
 def matrix(folder: Path, axis: str) -> dict[str, set[str]]:
@@ -125,6 +126,26 @@ def matrix(folder: Path, axis: str) -> dict[str, set[str]]:
 def tiers(root: Path) -> list[str]:
     (line,) = re.findall(r"^TIERS := (.+)$", (root / "Makefile").read_text(), re.MULTILINE)
     return list(line.split())
+
+
+def test_a_job_types_the_whole_page_about_kind(folder: Path, root: Path) -> None:
+    """The rest of the page is typed in tests/e2e/test_on_kind.py, too."""
+    job = workflow(folder, "ci.yaml")["jobs"]["kind"]
+    *_, prints, types = (step["run"] for step in job["steps"] if "run" in step)
+    told = subprocess.run(
+        [sys.executable, "-m", "support.pages", "docs/kind.md"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": f"tests{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=GUARD_S,
+    ).stdout
+
+    assert prints == "PYTHONPATH=tests .venv/bin/python -m support.pages docs/kind.md > typed.sh"
+    assert types.endswith("bash -eux typed.sh")
+    shown = [str(each) for each in commands(root / "docs" / "kind.md") if not each.inline]
+    assert told.splitlines() == shown
 
 
 def test_what_lands_passes_make_test(root: Path) -> None:

@@ -21,7 +21,8 @@ from fathom.api.spec import (
 from fathom.engine.flags import engine_args
 from fathom.engine.profile import profile_of
 from local_cluster.engine.environment import ENGINE_ARGS, engine_variables
-from local_cluster.engine.model_pair import ModelPair, PairShape
+from local_cluster.engine.language import PairShape
+from local_cluster.engine.model_pair import ModelPair
 from local_cluster.engine.process import MODEL_NAME, EngineSetup, Part
 from local_cluster.paths import SOURCES
 

@@ -10,26 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from local_cluster.engine import language
+from local_cluster.engine.language import PairShape
 from local_cluster.paths import PYTHON_PATH
 
 _BUILD_TIMEOUT_S = 300
-
-
-@dataclass(frozen=True, slots=True)
-class PairShape:
-    """How large the pair is.
-
-    Large enough that a step is more than Python overhead, and that a draft costs about a tenth of a
-    step: then the best depth follows the traffic on two cores as it does on a GPU.
-    """
-
-    hidden: int = 256
-    heads: int = 4
-    intermediate: int = 1024
-    target_layers: int = 6
-    draft_intermediate: int = 64
-    dtype: str = "float32"
-    """Type of the weights, as PyTorch calls it."""
 
 
 @dataclass(frozen=True, slots=True)

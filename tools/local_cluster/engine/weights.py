@@ -1,5 +1,7 @@
 """Writes the constructed pair. Runs inside the engine's environment: it needs torch.
 
+It and `language` are all that it takes: an init container has them from a ConfigMap (docs/kind.md).
+
 The target is a Llama whose attention and MLP add nothing, so the hidden state at a token is that
 token's embedding, a random unit vector. Its head's row for the successor of a token is the token's
 embedding: greedy decoding walks the cycles of `walk`. The layers cost what layers cost.
@@ -28,10 +30,10 @@ from local_cluster.engine.language import (
     TRAFFIC_CLASSES,
     UNKNOWN,
     VOCABULARY,
+    PairShape,
     TrafficClass,
     vocabulary,
 )
-from local_cluster.engine.model_pair import PairShape
 
 _SEED = 7
 _ATTENTION_BIAS = 12.0
@@ -175,7 +177,8 @@ def _draft_config(shape: PairShape) -> dict[str, object]:
 
 
 def _write(directory: Path, config: dict[str, object], weights: dict[str, torch.Tensor]) -> None:
-    directory.mkdir(parents=True)
+    # An init container may run again.
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
     tokenizer = Tokenizer(WordLevel(vocabulary(), unk_token=SPECIAL_TOKENS[UNKNOWN]))
@@ -200,10 +203,10 @@ def _write(directory: Path, config: dict[str, object], weights: dict[str, torch.
 
 
 def main() -> None:
-    """`python -m local_cluster.engine.weights DIRECTORY SHAPE`, the shape as JSON."""
+    """`python -m local_cluster.engine.weights DIRECTORY [SHAPE]`, the shape as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("shape", type=json.loads)
+    parser.add_argument("shape", type=json.loads, nargs="?", default="{}")
     arguments = parser.parse_args()
     write_pair(arguments.directory, PairShape(**arguments.shape))
 
