@@ -53,7 +53,7 @@ class OperatorMetrics:
             registry=self._telemetry.registry,
         )
 
-    def wait(self, requests: int | None) -> None:
+    def show_waiting(self, requests: int | None) -> None:
         """Show so many requests that wait, as a pod of the resource does; None: no such series."""
         self._waiting.clear()
         if requests is not None:
@@ -238,11 +238,11 @@ async def test_an_autoscaler_follows_the_utilization_and_holds_where_it_is_not_k
         # By requests that wait, as KEDA would have it; silence is no reason to have fewer.
         await namespace.api.request("DELETE", f"{where}/{resource.name}")
         keda = of_keda(manifest, threshold)
-        metrics.wait(10)
+        metrics.show_waiting(10)
         await namespace.api.request("POST", where, body=keda)
         await replicas(2)
-        metrics.wait(None)
+        metrics.show_waiting(None)
         await until(lambda: holds(keda["metadata"]["name"]), "silence, and the autoscaler says so")
         assert (await resource.get())["spec"]["replicas"] == 2
-        metrics.wait(1)
+        metrics.show_waiting(1)
         await replicas(1)
