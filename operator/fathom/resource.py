@@ -1,7 +1,8 @@
 """The whole resource, and how it is read: a manifest becomes a model, or a list of problems."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Final, Literal
 
@@ -10,7 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError
 from fathom.api.base import NullIsAbsent
 from fathom.api.bounded_json import DEEPEST
 from fathom.api.cel_rules import violations
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.names import (
     API_VERSION,
     KIND,
@@ -144,6 +145,11 @@ def unwatched_in_words(since: str) -> str:
     )
 
 
+def holds(condition: Condition) -> bool:
+    """Whether it is True."""
+    return condition.status is ConditionStatus.TRUE
+
+
 def standing(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[str, ...]:
     """What somebody should look at: that nobody watches, and conditions as `Degraded/PodFailing`.
 
@@ -159,7 +165,7 @@ def standing(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[str, ..
 def alarming(status: SpeculativeDeploymentStatus) -> Iterator[Condition]:
     """Conditions that somebody should look at: active alarms, and Degraded."""
     for each in status.conditions:
-        if each.status is ConditionStatus.TRUE and (
+        if holds(each) and (
             each.type is ConditionType.DEGRADED or isinstance(each.type, AlarmKind)
         ):
             yield each
@@ -197,3 +203,101 @@ def gained_in_words(gained: GainedStatus) -> str:
 def signed(number: str) -> str:
     """A number of the status with its sign, as it stands there."""
     return number if number.startswith("-") else f"+{number}"
+
+
+class Headline(StrEnum):
+    """As a headline ends."""
+
+    WELL = "is well"
+    ALARMED = "serves, and an alarm is active"
+    PAUSED = "is paused"
+    UNDER_WAY = "is changing"
+    NOT_WELL = "is not well"
+    UNKNOWN = "is not known to be well"
+
+
+@dataclass(frozen=True, slots=True)
+class Wellness:
+    headline: Headline
+    cause: str = ""
+    """What happens, or what to do, in sentences; empty: nothing."""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether no person has to act."""
+        return self.headline in {Headline.WELL, Headline.PAUSED}
+
+
+def wellness_in(
+    status: SpeculativeDeploymentStatus | None, *, name: str, newest: int, now_s: float
+) -> Wellness:
+    """Judge what a status says of its resource.
+
+    Args:
+        status: None: there is none.
+        name: of the resource.
+        newest: generation of the resource.
+        now_s: Unix seconds.
+    """
+    if status is not None and (since := unwatched_since(status, now_s)):
+        return Wellness(Headline.UNKNOWN, unwatched_in_words(since))
+    if status is None or not status.conditions:
+        return Wellness(
+            Headline.UNKNOWN,
+            "No operator has reported on it yet. Does one run, and does it watch this namespace?",
+        )
+    if status.observed_generation < newest:
+        return Wellness(
+            Headline.UNKNOWN,
+            f"The operator has reported on generation {status.observed_generation} and not yet on "
+            f"{newest}, the newest. If that lasts for a minute: does it run?",
+        )
+    found = (judge(status, name) for judge in _JUDGES)
+    return next((each for each in found if each is not None), Wellness(Headline.WELL))
+
+
+def _degraded(status: SpeculativeDeploymentStatus, name: str) -> Wellness | None:
+    degraded = status.condition(ConditionType.DEGRADED)
+    if degraded is None or not holds(degraded):
+        return None
+    again = {Reason.ROLLED_BACK, Reason.WEIGHTS_NOT_FETCHED}
+    hint = f" `kubectl fathom retry {name}` tries it once more." if degraded.reason in again else ""
+    return Wellness(Headline.NOT_WELL, f"{degraded.reason}: {degraded.message}{hint}")
+
+
+def _progressing(status: SpeculativeDeploymentStatus, _: str) -> Wellness | None:
+    progressing = status.condition(ConditionType.PROGRESSING)
+    if progressing is None:
+        return None
+    if progressing.reason == Reason.ROLLOUT_BLOCKED:
+        return Wellness(Headline.NOT_WELL, f"{progressing.reason}: {progressing.message}")
+    return Wellness(Headline.UNDER_WAY, progressing.message) if holds(progressing) else None
+
+
+def _not_ready(status: SpeculativeDeploymentStatus, _: str) -> Wellness | None:
+    ready = status.condition(ConditionType.READY)
+    if ready is not None and (holds(ready) or ready.reason == Reason.SCALED_TO_ZERO):
+        return None
+    return Wellness(Headline.NOT_WELL, ready.message if ready else "It says nothing of Ready.")
+
+
+def _alarmed(status: SpeculativeDeploymentStatus, _: str) -> Wellness | None:
+    found = (status.condition(kind) for kind in AlarmKind)
+    alarms = [each.message for each in found if each is not None and holds(each)]
+    return Wellness(Headline.ALARMED, " ".join(alarms)) if alarms else None
+
+
+def _paused(status: SpeculativeDeploymentStatus, _: str) -> Wellness | None:
+    progressing = status.condition(ConditionType.PROGRESSING)
+    paused = progressing is not None and progressing.reason == Reason.PAUSED
+    return Wellness(Headline.PAUSED) if paused else None
+
+
+_JUDGES: Final[tuple[Callable[[SpeculativeDeploymentStatus, str], Wellness | None], ...]] = (
+    _degraded,
+    _progressing,
+    _not_ready,
+    _alarmed,
+    _paused,
+)
+"""In this order: the first that answers is the verdict."""

@@ -1,8 +1,6 @@
 """`fathom status`: how SpeculativeDeployments are. Unknown is not zero."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -13,8 +11,6 @@ from rich.text import Text
 
 from fathom import __version__
 from fathom.adapters.ports import KubePort, SystemClock
-from fathom.api.conditions import AlarmKind, ConditionType, Reason
-from fathom.api.status import Condition
 from fathom.cli.cluster import Reported, read_all, read_reported
 from fathom.cli.documents import AsOutput, Document, Output, Part, written
 from fathom.cli.options import (
@@ -33,22 +29,11 @@ from fathom.cli.options import (
     watch_cluster,
 )
 from fathom.cli.resources import REFUSED
-from fathom.cli.status_checks import CheckState, StatusCheck, holds, status_checks
+from fathom.cli.status_checks import CheckState, StatusCheck, status_checks
 from fathom.cluster.kinds import ObjectKey
-from fathom.resource import unwatched_in_words, unwatched_since
+from fathom.resource import Headline, Wellness, wellness_in
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-class Headline(StrEnum):
-    """As a headline ends."""
-
-    WELL = "is well"
-    ALARMED = "serves, and an alarm is active"
-    PAUSED = "is paused"
-    UNDER_WAY = "is changing"
-    NOT_WELL = "is not well"
-    UNKNOWN = "is not known to be well"
 
 
 _MARKS: Final[Mapping[CheckState, tuple[str, str]]] = MappingProxyType(
@@ -85,18 +70,6 @@ class StatusList(Document):
     items: tuple[StatusReport, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Wellness:
-    headline: Headline
-    cause: str = ""
-    """What happens, or what to do, in sentences; empty: nothing."""
-
-    @property
-    def is_well(self) -> bool:
-        """Whether no person has to act."""
-        return self.headline in {Headline.WELL, Headline.PAUSED}
-
-
 def wellness_of(reported: Reported, now_s: float) -> Wellness:
     """Judge what a resource's own status says of it.
 
@@ -104,88 +77,14 @@ def wellness_of(reported: Reported, now_s: float) -> Wellness:
         reported: the resource as it was read.
         now_s: Unix seconds.
     """
-    if reported.status and (since := unwatched_since(reported.status, now_s)):
-        return Wellness(Headline.UNKNOWN, unwatched_in_words(since))
-    found = (judge(reported) for judge in _JUDGES)
-    return next((each for each in found if each is not None), Wellness(Headline.WELL))
-
-
-def _not_reported(reported: Reported) -> Wellness | None:
-    status, newest = reported.status, reported.metadata.generation
     if reported.unreadable:
         return Wellness(
             Headline.UNKNOWN,
             f"This fathom ({__version__}) cannot read its status: another release wrote it. Use "
             "the fathom of the operator's release, which `fathom version` shows.",
         )
-    if status is None or not status.conditions:
-        return Wellness(
-            Headline.UNKNOWN,
-            "No operator has reported on it yet. Does one run, and does it watch this namespace?",
-        )
-    if status.observed_generation < newest:
-        return Wellness(
-            Headline.UNKNOWN,
-            f"The operator has reported on generation {status.observed_generation} and not yet on "
-            f"{newest}, the newest. If that lasts for a minute: does it run?",
-        )
-    return None
-
-
-def _degraded(reported: Reported) -> Wellness | None:
-    degraded = reported.condition(ConditionType.DEGRADED)
-    if degraded is None or not holds(degraded):
-        return None
-    again = {Reason.ROLLED_BACK, Reason.WEIGHTS_NOT_FETCHED}
-    hint = (
-        f" `kubectl fathom retry {reported.metadata.name}` tries it once more."
-        if degraded.reason in again
-        else ""
-    )
-    return Wellness(Headline.NOT_WELL, f"{degraded.reason}: {degraded.message}{hint}")
-
-
-def _progressing(reported: Reported) -> Wellness | None:
-    progressing = reported.condition(ConditionType.PROGRESSING)
-    if progressing is None:
-        return None
-    if progressing.reason == Reason.ROLLOUT_BLOCKED:
-        return Wellness(Headline.NOT_WELL, f"{progressing.reason}: {progressing.message}")
-    return Wellness(Headline.UNDER_WAY, progressing.message) if holds(progressing) else None
-
-
-def _not_ready(reported: Reported) -> Wellness | None:
-    ready = reported.condition(ConditionType.READY)
-    if ready is not None and (holds(ready) or ready.reason == Reason.SCALED_TO_ZERO):
-        return None
-    return Wellness(Headline.NOT_WELL, ready.message if ready else "It says nothing of Ready.")
-
-
-def _alarmed(reported: Reported) -> Wellness | None:
-    alarms = [each.message for each in _alarms(reported)]
-    return Wellness(Headline.ALARMED, " ".join(alarms)) if alarms else None
-
-
-def _paused(reported: Reported) -> Wellness | None:
-    progressing = reported.condition(ConditionType.PROGRESSING)
-    paused = progressing is not None and progressing.reason == Reason.PAUSED
-    return Wellness(Headline.PAUSED) if paused else None
-
-
-_JUDGES: Final[tuple[Callable[[Reported], Wellness | None], ...]] = (
-    _not_reported,
-    _degraded,
-    _progressing,
-    _not_ready,
-    _alarmed,
-    _paused,
-)
-"""In this order: the first that answers is the verdict."""
-
-
-def _alarms(reported: Reported) -> Iterator[Condition]:
-    found = (reported.condition(kind) for kind in AlarmKind)
-    return (each for each in found if each is not None and holds(each))
+    meta = reported.metadata
+    return wellness_in(reported.status, name=meta.name, newest=meta.generation, now_s=now_s)
 
 
 def status_report(reported: Reported, now_s: float) -> StatusReport:

@@ -21,6 +21,7 @@ from fathom.cli.documents import Part
 from fathom.resource import (
     NOT_MEASURED,
     gained_in_words,
+    holds,
     signed,
     unwatched_since,
 )
@@ -45,11 +46,6 @@ class StatusCheck(Part):
     text: str
     hint: str = ""
     """What to do; empty: nothing."""
-
-
-def holds(condition: Condition) -> bool:
-    """Whether it is True."""
-    return condition.status is ConditionStatus.TRUE
 
 
 _HAS_ITS_LINE: Final = frozenset({Reason.INVALID_SPEC, Reason.WEIGHTS_NOT_FETCHED})

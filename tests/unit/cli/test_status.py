@@ -9,8 +9,9 @@ from rich.console import Console
 
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cli.cluster import Reported
-from fathom.cli.status import Headline, list_view, status_report, status_view, wellness_of
+from fathom.cli.status import list_view, status_report, status_view, wellness_of
 from fathom.cluster.manifest import Meta
+from fathom.resource import Headline
 from fathom.times import unix_seconds
 
 NOW_S = unix_seconds("2026-01-01T00:30:00Z") or 0.0
