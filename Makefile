@@ -8,7 +8,7 @@ ARGS ?=
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup engine engines local-build prerequisites browser page-picture demo bench-tuner test test-fast test-cluster test-engine \
+.PHONY: help setup engine engines local-build prerequisites browser page-picture page-pictures demo bench-tuner test test-fast test-cluster test-engine \
 	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants rbac-mutants one-by-one lint format verify regenerate known-names constraints dist clean
 
 help: ## Print this help
@@ -29,6 +29,11 @@ browser: setup ## Install the browser that the tests of the page use (as root), 
 
 page-picture: browser ## Draw the picture of the page in the documentation anew
 	@PYTHONPATH=tests $(BIN)/python -m support.page_picture docs/page.png
+
+PICTURES ?= build/page/
+page-pictures: browser ## Draw the page in every state, at three widths, light and dark, to look at
+	@PYTHONPATH=tests $(BIN)/python -m support.page_picture $(PICTURES)
+	@echo "==> $(PICTURES)"
 
 setup: $(VENV)/.installed ## Set up the Python environment
 

@@ -1,30 +1,30 @@
 """The operator's page in a real browser: what it shows, whom it keeps out, how large it is."""
 
+import re
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 
 import aiohttp
 import pytest
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, Route
 
 from fathom.cluster.kinds import ObjectKey
 from fathom.page.history import charts_of
 from fathom.page.rendering import message_page, overview_page, resource_page
 from fathom.page.resource_view import resource_view
 from fathom.page.subject import MOST_ROWS, overview_of
-from fathom.replay.command import recorded_page
 from support.browser import SCHEMES, barriers, chromium, opened
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, resource
 from support.operator_process import Operator, lease_in, operator_in
-from support.page_picture import picture
+from support.page_layout import RECORDER, faults
+from support.page_picture import WIDTHS, picture, written
+from support.page_states import day, page_states, thirty
 from support.page_subjects import HOSTILE, hostile, lived, troubled
 from support.waiting import until
-from unit.replay.recorded import record, write
 from unit.runtime.test_main import free_ports
-from unit.tuning.plant import EASY, Fleet
 
 __all__ = ["resource"]
 
@@ -42,26 +42,10 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Pages as files, by what is on them: their addresses."""
+    """Every state of the page as a file: their addresses."""
     folder = tmp_path_factory.mktemp("pages")
-    subject, now_s = lived()
-    bad = troubled(subject)
-    view = resource_view(bad, now_s)
-    # A table of hundreds of rows is no better kept than one of ten, but takes axe-core longer.
-    few = replace(view, charts=charts_of(bad.history.points[-10:] if bad.history else (), ()))
-    strange = hostile()
-    recording = write(folder / "day.jsonl.gz", record(Fleet(acceptance=EASY), 300))
-    several = [(subject.key, subject.status), (ObjectKey("llm", "other"), bad.status)]
-    made = {
-        "resource": resource_page(few, home=True),
-        "overview": overview_page(overview_of(several, now_s), now_s),
-        "recording": recorded_page(subject.key, [recording], None),
-        "hostile": resource_page(resource_view(strange, now_s), home=True),
-        "message": message_page("Not found", HOSTILE),
-    }
-    for name, text in made.items():
-        (folder / f"{name}.html").write_text(text, encoding="utf-8")
-    return {name: (folder / f"{name}.html").as_uri() for name in made}
+    strange = resource_page(resource_view(hostile(), lived()[1]), home=True)
+    return written(folder, {**page_states(folder), "hostile": strange})
 
 
 async def cells(page: Page, row: str) -> list[str]:
@@ -78,29 +62,33 @@ async def test_what_is_shown_is_what_the_status_says(
         async with opened(browser, f"http://127.0.0.1:{port}/") as page:
             status = (await resource.get())["status"]
             assert (await cells(page, "tbody tr"))[:5] == [
+                "Well",
                 resource.name,
                 namespace.name,
                 status["ready"],
-                status["reason"],
                 status["depth"]["summary"],
             ]
-            # By keyboard alone: past the link to the content, into the table, to the name.
-            for _ in range(3):
+            # By keyboard alone: the filter, and from its end past the headings to the name.
+            await page.locator("#find").focus()
+            await page.keyboard.type(resource.name)
+            for _ in range(9):
                 await page.keyboard.press("Tab")
             await page.keyboard.press("Enter")
             await page.wait_for_url(f"**/resources/{namespace.name}/{resource.name}")
             facts = dict(
                 zip(
                     await page.locator(".facts dt").all_inner_texts(),
-                    await page.locator(".facts dd").all_inner_texts(),
+                    await page.locator(".facts dd:not(.note)").all_inner_texts(),
                     strict=True,
                 )
             )
-            assert facts["Ready"] == status["ready"] == "1/1"
-            assert facts["Depth in force"] == status["depth"]["summary"]
-            assert facts["Tokens per second"] == "not measured"
-            assert facts["Depth is live"] == status["engine"]["actuation"]
-            assert await page.locator("canvas").count() == 3
+            assert facts["Replicas ready"] == status["ready"] == "1/1"
+            assert facts["Depth"] == status["depth"]["summary"]
+            assert facts["Depth changes"] == "while engines run"
+            # Of what needs requests it says that it needs them.
+            assert await page.locator("figure").get_attribute("id") == "depth"
+            missing = await page.locator(".charts ~ .empty").inner_text()
+            assert "They begin with the first window that has requests" in missing
 
 
 async def shown(operator: Operator) -> tuple[int, str]:
@@ -144,47 +132,192 @@ async def test_of_two_operators_either_shows_what_the_leader_knows(
             standby.kill()
 
 
-@pytest.mark.parametrize("width", [NARROW, WIDE])
-async def test_nobody_is_kept_out(browser: Browser, pages: dict[str, str], width: int) -> None:
-    for name, url in pages.items():
-        async with opened(browser, url, width) as page:
-            for details in await page.locator("summary").all():
-                await details.click()
-            for scheme in SCHEMES:
-                await page.emulate_media(color_scheme=scheme)
-                assert await barriers(page) == [], f"{name}, {scheme}"
-            across = await page.evaluate("document.documentElement.scrollWidth")
-            assert across <= width, f"{name} is {across} wide"
-
-
-async def test_charts_say_what_they_draw_and_are_drawn_anew_for_the_dark(
+async def test_nothing_overlaps_is_cut_or_leaves_the_screen(
     browser: Browser, pages: dict[str, str]
 ) -> None:
+    for name, url in pages.items():
+        async with opened(browser, url, before=RECORDER) as page:
+            for width in WIDTHS:
+                await page.set_viewport_size({"width": width, "height": 900})
+                for scheme in SCHEMES:
+                    await page.emulate_media(color_scheme=scheme)
+                    assert await faults(page) == [], f"{name}, {width}, {scheme}"
+
+
+async def test_nobody_is_kept_out(browser: Browser, pages: dict[str, str]) -> None:
+    for name in ("list", "troubled", "static", "report", "recording", "hostile", "standby"):
+        async with opened(browser, pages[name]) as page:
+            if name == "static":
+                await page.locator("summary").click()
+            for width, scheme in zip((WIDE, NARROW), SCHEMES, strict=True):
+                await page.set_viewport_size({"width": width, "height": 900})
+                await page.emulate_media(color_scheme=scheme)
+                assert await barriers(page) == [], f"{name}, {width}, {scheme}"
+            across = await page.evaluate("document.documentElement.scrollWidth")
+            assert across <= NARROW, f"{name} is {across} wide"
+
+
+async def test_charts_and_marks_say_what_they_draw(browser: Browser, pages: dict[str, str]) -> None:
+    subject, now_s = day()
+    view = resource_view(subject, now_s)
+    async with opened(browser, pages["day"], NARROW, before=RECORDER) as page:
+        await page.locator("#tokens_per_second .u-over").hover()
+        speed = await page.locator("#tokens_per_second .value").inner_text()
+        assert speed in {f"{each:,.0f}" for each in view.charts.tokens_per_second if each}
+        await page.locator("#depth .u-over").hover()
+        assert re.match(r"Depth (off|\d) at 1-4, ", await page.locator("#tip").inner_text())
+        # Without a mouse: each mark says what happened and why, within the screen.
+        messages = {each.message for each in view.moments if each.message}
+        for mark in await page.locator(".mark").all():
+            await mark.focus()
+            reason = await page.locator("#tip").inner_text()
+            assert any(each in reason for each in messages)
+            box = await page.locator("#tip").bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= NARROW
+        await page.keyboard.press("Escape")
+        assert await page.locator("#tip").is_hidden()
+        # Another width lays the marks anew while one is read: times stay those of all charts.
+        await page.set_viewport_size({"width": WIDE, "height": 900})
+        assert await faults(page) == []
+        await page.locator(".mark").first.focus()
+        await page.keyboard.press("Enter")
+        assert await page.locator(".moments li:target").count() == 1
+        # All that is drawn is in the table.
+        await page.locator("summary").click()
+        rows = page.locator("#numbers tbody tr")
+        await rows.first.wait_for()
+        assert await rows.count() == len(view.charts.at_s)
+        heads = await page.locator("#numbers thead th").all_inner_texts()
+        assert heads[1] == f"Depth at {view.charts.depths[0].batches}"
+
+
+async def test_thirty_resources_are_sorted_and_filtered(
+    browser: Browser, pages: dict[str, str]
+) -> None:
+    async with opened(browser, pages["list"]) as page:
+        names = page.locator("tbody:not([hidden]) tr:first-child th")
+        speeds = page.locator("tbody tr:first-child td:nth-child(6)")
+
+        async def sorted_speeds() -> list[str]:
+            await page.get_by_role("button", name="Tokens/s").click()
+            return await speeds.all_inner_texts()
+
+        at_first = await names.all_inner_texts()
+        up, down = await sorted_speeds(), await sorted_speeds()
+        # What is not known is last, whichever way.
+        assert up[-1] == down[-1] == "–"
+        numbers = [int(each.replace(",", "")) for each in up[:-1]]
+        assert numbers == sorted(numbers)
+        assert down[:-1] == up[-2::-1]
+        assert await page.locator("th[aria-sort=descending]").inner_text() == "Tokens/s"
+        await page.get_by_label("Filter").fill("QWEN3")
+        assert {each[:5] for each in await names.all_inner_texts()} == {"qwen3"}
+        assert await page.locator("#shown").inner_text() == "3 of 30 shown."
+        await page.get_by_role("button", name="1 alarm").click()
+        assert await names.all_inner_texts() == ["qwen3-235b-a22b-instruct-2507-1"]
+        # It survives a visit to a resource.
+        await page.reload()
+        assert await names.all_inner_texts() == ["qwen3-235b-a22b-instruct-2507-1"]
+        await page.get_by_label("Filter").fill("no such")
+        assert await page.locator("#none").is_visible()
+        await page.get_by_label("Filter").fill("")
+        await page.get_by_role("button", name="1 alarm").click()
+        await page.get_by_role("button", name="Tokens/s").click()
+        assert await names.all_inner_texts() == at_first
+
+
+@dataclass
+class Served:
+    """What a page's own address answers, and how often it was asked."""
+
+    html: str
+    status: int = HTTPStatus.OK
+    asked: int = 0
+
+    async def answer(self, route: Route) -> None:
+        self.asked += 1
+        await route.fulfill(status=self.status, body=self.html, content_type="text/html")
+
+
+async def test_it_refreshes_by_itself_and_keeps_the_reader_s_place(browser: Browser) -> None:
     subject, now_s = lived()
-    charts = resource_view(troubled(subject), now_s).charts
-    async with opened(browser, pages["resource"]) as page:
-        over = page.locator("#traffic .u-over")
-        await over.hover()
-        told = await page.locator("#traffic .u-legend .u-value").all_inner_texts()
-        speeds = {f"{each:,.0f}" for each in charts.tokens_per_second if each is not None}
-        assert told[1] in speeds
-        light = await page.evaluate("document.querySelector('canvas').toDataURL()")
-        await page.emulate_media(color_scheme="dark")
-        await page.wait_for_function(
-            "before => document.querySelector('canvas').toDataURL() !== before", arg=light
-        )
-        assert await page.locator("canvas").count() == 3
-        await page.set_viewport_size({"width": NARROW, "height": 900})
-        await page.wait_for_function(
-            f"() => document.querySelector('.uplot').offsetWidth <= {NARROW}"
-        )
+    later = resource_page(resource_view(troubled(subject), now_s + 60), home=True)
+    view = resource_view(subject, now_s)
+    assert subject.history is not None
+    points = subject.history.points
+    earlier = replace(view, charts=charts_of(points[:-100]), moments=view.moments[4:])
+    served = Served(resource_page(earlier, home=True))
+    # Of the one answer of 503.
+    async with opened(browser, "about:blank", complains="the server responded with") as page:
+        await page.route("http://fathom.test/**", served.answer)
+        await page.clock.install()
+        await page.goto("http://fathom.test/resources/llm/kimi")
+        await page.locator("summary").click()
+        await page.locator("#pause").focus()
+        await page.locator("#moments").scroll_into_view_if_needed()
+        place = await page.locator("#moments").bounding_box()
+        assert place is not None
+        marks = await page.locator(".mark").count()
+        served.html = later
+        await page.clock.run_for(10_000)
+        await page.locator("text=kimi is not well.").wait_for(state="attached")
+        assert await page.locator("details[open] tbody tr").count() == len(points)
+        assert await page.locator("canvas").count() == 5
+        assert await page.locator(".mark").count() > marks
+        assert await page.evaluate("document.activeElement.id") == "pause"
+        # Above it is more than before, and what is read stays where it is.
+        now = await page.locator("#moments").bounding_box()
+        assert now is not None
+        assert now["y"] == pytest.approx(place["y"], abs=1)
+        assert "ImagePullBackOff" in await page.locator("#alarms + dl").inner_text()
+        assert (await page.title()).startswith("Not well: llm/kimi")
+
+        await page.get_by_role("button", name="Pause").click()
+        asked = served.asked
+        await page.clock.run_for(60_000)
+        assert served.asked == asked
+        served.status, served.html = HTTPStatus.SERVICE_UNAVAILABLE, message_page("Gone", "Why.")
+        await page.get_by_role("button", name="Pause").click()
+        await page.locator("text=Not refreshed: Gone Why.").wait_for()
+        assert await page.locator("text=kimi is not well.").count() == 1
+        # What has other scripts, as of another release, is opened anew.
+        served.status = HTTPStatus.OK
+        await page.clock.run_for(10_000)
+        await page.locator("h1", has_text="Gone").wait_for()
+
+
+async def test_a_list_that_refreshes_stays_sorted_filtered_and_in_focus(browser: Browser) -> None:
+    now_s = lived()[1]
+    found = dict(thirty())
+    served = Served(overview_page(overview_of(found.items(), now_s), now_s))
+    key = next(each for each in found if each.name == "minimax-m2-1")
+    found[key] = troubled(lived()[0]).status
+    async with opened(browser, "about:blank") as page:
+        await page.route("http://fathom.test/**", served.answer)
+        await page.clock.install()
+        await page.goto("http://fathom.test/")
+        names = page.locator("tbody:not([hidden]) tr:first-child th")
+        await page.get_by_role("button", name="Name", exact=True).click()
+        await page.get_by_label("Filter").fill("minimax")
+        await page.get_by_role("link", name=key.name, exact=True).focus()
+        before = await names.all_inner_texts()
+        served.html = overview_page(overview_of(found.items(), now_s + 10), now_s + 10)
+        await page.clock.run_for(10_000)
+        # In the order of the operator it is the first now.
+        await page.get_by_role("button", name="3 not well").wait_for()
+        assert await names.all_inner_texts() == before == ["minimax-m2", key.name, "minimax-m2-2"]
+        assert await page.evaluate("document.activeElement.textContent") == key.name
+        row = page.locator("tbody", has=page.get_by_role("link", name=key.name, exact=True))
+        assert "DraftMismatch/AcceptanceCollapsed" in await row.inner_text()
 
 
 async def test_a_recording_is_drawn_and_says_that_it_is_one(
     browser: Browser, pages: dict[str, str]
 ) -> None:
     async with opened(browser, pages["recording"]) as page:
-        assert await page.locator("canvas").count() == 3
+        assert await page.locator("canvas").count() == 4
         text = await page.locator("main").inner_text()
     for said in (
         "Made from a recording",

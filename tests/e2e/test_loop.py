@@ -75,12 +75,11 @@ async def test_a_newcomer_sees_depth_move_and_keeps_the_report(
     assert moves
     assert all(float(each["expectedGainPercent"]) > 0 for each in moves)
     facts = newcomer.facts_of(page)
-    assert facts["Ready"] == status["ready"] == "2/2"
-    assert facts["State"] == status["reason"]
-    assert facts["Depth in force"] == status["depth"]["summary"] != "3"
-    assert facts["Tokens per second"] == str(status["measured"]["tokensPerSecond"]) != "0"
-    assert facts["Tuning"] == status["tuning"]["summary"]
-    assert facts["Depth is live"] == "Live"
+    assert facts["Replicas ready"] == status["ready"] == "2/2"
+    assert facts["Depth"] == status["depth"]["summary"] != "3"
+    assert facts["Tokens per second"] == f"{status['measured']['tokensPerSecond']:,}" != "0"
+    assert facts["Tuning"] == status["tuning"]["summary"].partition("/")[0]
+    assert facts["Depth changes"] == "while engines run"
     for each in status["tuning"]["history"]:
         assert escape(each["message"]) in page
     assert "in force: " in page

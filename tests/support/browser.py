@@ -35,13 +35,25 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def opened(browser: Browser, url: str, width: int = 1280) -> AsyncIterator[Page]:
-    """A page; whatever its console complains of fails the test, a refused script say."""
+async def opened(
+    browser: Browser, url: str, width: int = 1280, *, before: str = "", complains: str = ""
+) -> AsyncIterator[Page]:
+    """A page; whatever its console complains of fails the test, a refused script say.
+
+    Args:
+        browser: where.
+        url: its address.
+        width: of the window, in pixels.
+        before: a script that runs before those of the page.
+        complains: part of each complaint that is to come; empty: none is.
+    """
     context = await browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme="light", reduced_motion="reduce"
     )
     context.set_default_timeout(GUARD_MS)
     page = await context.new_page()
+    if before:
+        await page.add_init_script(before)
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -50,7 +62,8 @@ async def opened(browser: Browser, url: str, width: int = 1280) -> AsyncIterator
         yield page
     finally:
         await context.close()
-    assert complaints == []
+    rest = [each for each in complaints if not complains or complains not in each]
+    assert rest == [], rest
 
 
 async def barriers(page: Page) -> list[str]:

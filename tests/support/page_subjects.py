@@ -18,7 +18,7 @@ from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument, merged, summary
 from fathom.page.history import History
 from fathom.page.subject import Subject
-from fathom.reconcile.tuning_report import report
+from fathom.reconcile.tuning_report import gained_status, report
 from fathom.times import rfc3339
 from fathom.tuning.interface import TuningDecision
 from manifest_samples import resource
@@ -63,6 +63,7 @@ def reported(
         update={
             "tuning": told.tuning,
             "measured": told.measured,
+            "gained": gained_status(decision.state.gained),
             "depth": depth_status(decision.document, at_s),
         }
     )

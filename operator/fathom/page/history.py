@@ -12,7 +12,13 @@ from math import isfinite, nan
 from typing import Final
 
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
-from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus
+from fathom.api.status import (
+    ComparisonStatus,
+    GainedStatus,
+    MeasuredStatus,
+    RolloutStatus,
+    SpeculativeDeploymentStatus,
+)
 from fathom.engine.depth import DepthRange, depths_of
 from fathom.text import shortened
 from fathom.times import unix_seconds
@@ -27,8 +33,6 @@ LONGEST_MESSAGE: Final = 512
 """Characters of a moment's sentence; the status has all of it."""
 QUIET_S: Final = 60.0
 """From point to point while nothing is measured; and what a window may be late by."""
-MOST_LINES: Final = 6
-"""Lines of depth: more cannot be distinguished."""
 
 
 class MomentKind(StrEnum):
@@ -78,16 +82,27 @@ def _rollouts(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
             MomentKind.ROLLOUT,
             rollout.stage,
             rollout.reason,
-            rollout.message or rollout.why,
+            rollout_in_words(rollout),
             bad=rollout.stage == "RolledBack",
         )
     if (compared := status.comparison) is not None:
-        what = compared.result or compared.state
-        yield from _moment(
-            compared.since, MomentKind.COMPARISON, what, compared.reason, compared.message
-        )
+        what, message = compared.result or compared.state, comparison_in_words(compared)
+        yield from _moment(compared.since, MomentKind.COMPARISON, what, compared.reason, message)
     if (quality := status.quality) is not None:
         yield from _moment(quality.at, MomentKind.QUALITY, quality.result, "", quality.message)
+
+
+def rollout_in_words(rollout: RolloutStatus) -> str:
+    """Why it came to its stage, and what is otherwise in its pods."""
+    changed = f"First difference: {rollout.why}." if rollout.why else ""
+    return " ".join(each for each in (rollout.message, changed) if each)
+
+
+def comparison_in_words(compared: ComparisonStatus) -> str:
+    """What was measured, and what follows."""
+    percent, interval = compared.percent, compared.interval_percent
+    measured = f"{percent} %{f' ({interval})' if interval else ''}." if percent else ""
+    return " ".join(each for each in (measured, compared.message) if each)
 
 
 def _conditions(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
@@ -130,6 +145,10 @@ class HistoryPoint:
     mean_batch: float
     acceptance_length: float
     gain_percent: float
+    gained_percent: float
+    """Since the first window with traffic, as `status.gained`."""
+    gained_error_percent: float
+    """Half the width of its 95 % interval."""
     depths: bytes
     """Depth of each bucket of batches, ascending; empty: none is set while the engine runs."""
 
@@ -147,7 +166,7 @@ class History:
         self.since_s = since_s
         self._kept_s = kept_s
         self._at_s = array("d")
-        self._values = tuple(array("f") for _ in range(4))
+        self._values = tuple(array("f") for _ in range(6))
         self._depths: list[bytes] = []
         self._moments: dict[tuple[float, MomentKind, str], Moment] = {}
         self._spacing_s = 0.0
@@ -165,9 +184,20 @@ class History:
                 mean_batch=mean_batch,
                 acceptance_length=acceptance_length,
                 gain_percent=gain_percent,
+                gained_percent=gained_percent,
+                gained_error_percent=gained_error_percent,
                 depths=depths,
             )
-            for at_s, tokens_per_second, mean_batch, acceptance_length, gain_percent, depths in rows
+            for (
+                at_s,
+                tokens_per_second,
+                mean_batch,
+                acceptance_length,
+                gain_percent,
+                gained_percent,
+                gained_error_percent,
+                depths,
+            ) in rows
         )
 
     @property
@@ -204,11 +234,14 @@ class History:
         self._at_s.append(now_s)
         # One object for as long as nothing moves.
         self._depths.append(depths if moved or not self._depths else self._depths[-1])
+        gained = status.gained or GainedStatus(since="")
         values = (
             _number(str(measured.tokens_per_second)) if measured.at else nan,
             _number(measured.mean_batch),
             _number(measured.acceptance_length),
             _number(measured.gain_percent),
+            _number(gained.percent),
+            _number(gained.error_percent),
         )
         for column, value in zip(self._values, values, strict=True):
             column.append(nan if quiet else value)
@@ -249,68 +282,57 @@ def _number(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class DepthLine:
-    """The depth of some batches over time."""
+class DepthRow:
+    """The depth of a range of batches over time."""
 
     batches: str
-    """Such as `batch 5-8`."""
+    """Such as `5-8`, `9+` for 9 and more, or `all`."""
     depths: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charts:
-    """Columns of equal length, in order of time."""
+    """Columns of equal length, in order of time. None: not measured."""
 
     at_s: tuple[int, ...]
     """Unix seconds."""
-    depths: tuple[DepthLine, ...]
-    left_out: int
-    """Lines of depth beyond the most that are shown."""
+    depths: tuple[DepthRow, ...]
     tokens_per_second: tuple[float | None, ...]
     mean_batch: tuple[float | None, ...]
     acceptance_length: tuple[float | None, ...]
     gain_percent: tuple[float | None, ...]
+    gained_percent: tuple[float | None, ...]
+    gained_error_percent: tuple[float | None, ...]
 
 
-def charts_of(points: Sequence[HistoryPoint], busy: Iterable[int]) -> Charts:
-    """Lines from points.
-
-    Args:
-        points: in order of time.
-        busy: buckets with load, by their largest batch; of too many lines theirs are shown.
-    """
-    lines = _depth_lines(points)
-    loaded = set(busy)
-    # What has load first, then what comes first; shown in the order of the batch.
-    chosen = sorted(range(len(lines)), key=lambda i: (not loaded & lines[i][0], i))[:MOST_LINES]
+def charts_of(points: Sequence[HistoryPoint]) -> Charts:
+    """Columns from points, which are in order of time."""
     return Charts(
         at_s=tuple(round(each.at_s) for each in points),
-        depths=tuple(lines[i][1] for i in sorted(chosen)),
-        left_out=len(lines) - len(chosen),
+        depths=tuple(_depth_rows(points)),
         tokens_per_second=_known((each.tokens_per_second for each in points), 0),
         mean_batch=_known((each.mean_batch for each in points), 1),
         acceptance_length=_known((each.acceptance_length for each in points), 2),
         gain_percent=_known((each.gain_percent for each in points), 1),
+        gained_percent=_known((each.gained_percent for each in points), 1),
+        gained_error_percent=_known((each.gained_error_percent for each in points), 1),
     )
 
 
-def _depth_lines(points: Sequence[HistoryPoint]) -> list[tuple[set[int], DepthLine]]:
-    """A line for each run of buckets that had the same depth at all times, with its buckets."""
+def _depth_rows(points: Sequence[HistoryPoint]) -> Iterator[DepthRow]:
+    """A row for each run of buckets that had the same depth at all times."""
     columns = list(enumerate(zip_longest(*(each.depths for each in points))))
-    found = []
     for depths, run in groupby(columns, key=lambda column: column[1]):
         indices = [index for index, _ in run]
         last = last_batch(indices[-1]) if indices[-1] + 1 < len(columns) else None
-        label = _label(first_batch(indices[0]), last)
-        found.append((set(map(last_batch, indices)), DepthLine(label, depths)))
-    return found
+        yield DepthRow(_label(first_batch(indices[0]), last), depths)
 
 
 def _label(first: int, last: int | None) -> str:
-    """Batches in words; the last depth of a schedule carries on, wherever that ends."""
+    """Batches in short; the last depth of a schedule carries on, wherever that ends."""
     if last is None:
-        return "every batch" if first == 1 else f"batch {first} and more"
-    return f"batch {first}" if first == last else f"batch {first}-{last}"
+        return "all" if first == 1 else f"{first}+"
+    return f"{first}" if first == last else f"{first}-{last}"
 
 
 def _known(values: Iterable[float], digits: int) -> tuple[float | None, ...]:

@@ -1,13 +1,14 @@
 """Views as HTML: one file each, with all that it needs in it, so that a saved page is whole.
 
 Whatever comes from a cluster is escaped. No script or style runs but those of this package, by
-their hashes; nothing is fetched from anywhere.
+their hashes; a page that is served fetches itself again, and nothing else is fetched.
 """
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -16,11 +17,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fathom import __version__
 from fathom.measurement.bench_result import COLUMNS
-from fathom.page.history import MomentKind
 from fathom.page.resource_view import ResourceView
-from fathom.page.subject import Overview
-from fathom.resource import UNKNOWN
-from fathom.times import rfc3339
+from fathom.page.subject import Health, Overview
+from fathom.times import ago, rfc3339, unix_seconds
 
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("fathom.page"),
@@ -30,6 +29,7 @@ _ENVIRONMENT: Final = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
+_RFC3339: Final = re.compile(r"\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,23 @@ class Looks:
 
 
 @cache
-def overview_looks() -> Looks:
-    """Style of the list, and no script at all."""
+def message_looks() -> Looks:
+    """Style of a sentence, and no script at all."""
     return _looks(_own("page.css"), ())
 
 
 @cache
-def resource_looks() -> Looks:
-    """Style and scripts of one resource: charts."""
-    return _looks(
-        _uplot("uPlot.min.css") + _own("page.css"), (_uplot("uPlot.iife.min.js"), _own("page.js"))
-    )
+def overview_looks() -> Looks:
+    """Style and scripts of the list: sorting, the filter, what is new."""
+    return _looks(_own("page.css"), (_own("list.js"), _own("live.js")), live=True)
+
+
+@cache
+def resource_looks(*, live: bool) -> Looks:
+    """Style and scripts of one resource: charts, and where it is served what is new."""
+    drawn = (_uplot("uPlot.iife.min.js"), _own("charts.js"))
+    style = _uplot("uPlot.min.css") + _own("page.css")
+    return _looks(style, (*drawn, _own("live.js")) if live else drawn, live=live)
 
 
 def overview_page(overview: Overview, now_s: float) -> str:
@@ -83,36 +89,26 @@ def recording_page(view: ResourceView) -> str:
 
 def message_page(title: str, sentence: str) -> str:
     """A page that has nothing but a sentence, such as that there is no such page."""
-    return _render("message.html", overview_looks(), title=title, sentence=sentence)
+    return _render("message.html", message_looks(), title=title, sentence=sentence)
 
 
 def _resource(template: str, view: ResourceView, *, home: bool) -> str:
     return _render(
         template,
-        resource_looks(),
+        resource_looks(live=home),
         view=view,
         home=home,
-        data=_drawn(view),
+        bad=Health.NOT_WELL,
+        # In a file an age would soon be wrong.
+        now_s=unix_seconds(view.at) if home else None,
+        data=asdict(view.charts),
         bench_columns=COLUMNS,
     )
 
 
-def _drawn(view: ResourceView) -> dict[str, object]:
-    """What page.js draws."""
-    decisions = [each.at_s for each in view.moments if each.kind is MomentKind.DECISION]
-    return {
-        "at": view.charts.at_s,
-        "depths": [{"batches": each.batches, "depths": each.depths} for each in view.charts.depths],
-        "tokens_per_second": view.charts.tokens_per_second,
-        "mean_batch": view.charts.mean_batch,
-        "acceptance_length": view.charts.acceptance_length,
-        "decisions": decisions,
-    }
-
-
-def _known(value: float | None) -> str:
-    """In a table; a dash is what was not measured."""
-    return UNKNOWN if value is None else f"{value:,}"
+def _utc(text: str) -> str:
+    """Times of the API within a text, as people read them."""
+    return _RFC3339.sub(r"\1 \2 UTC", text)
 
 
 def _render(template: str, looks: Looks, **values: object) -> str:
@@ -120,11 +116,12 @@ def _render(template: str, looks: Looks, **values: object) -> str:
     return found.render(looks=looks, version=__version__, **values)
 
 
-def _looks(style: str, scripts: Iterable[str]) -> Looks:
+def _looks(style: str, scripts: Iterable[str], *, live: bool = False) -> Looks:
     several = tuple(scripts)
     allowed = " ".join(map(_hash, several)) or "'none'"
+    itself = "connect-src 'self'; " if live else ""
     policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {allowed}; "
+        f"default-src 'none'; style-src {_hash(style)}; script-src {allowed}; {itself}"
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     return Looks(style, several, policy)
@@ -142,4 +139,4 @@ def _uplot(name: str) -> str:
     return (files("fathom.page") / "uplot" / name).read_text(encoding="utf-8")
 
 
-_ENVIRONMENT.filters |= {"rfc3339": rfc3339, "known": _known}
+_ENVIRONMENT.filters |= {"rfc3339": rfc3339, "utc": _utc, "ago": ago}

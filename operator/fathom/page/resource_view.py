@@ -4,24 +4,38 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus
+from fathom.api.status import COMPLETE, GainedStatus, MeasuredStatus, SpeculativeDeploymentStatus
 from fathom.measurement.bench_result import DepthBench
-from fathom.page.history import Charts, Moment, charts_of, moments_of
-from fathom.page.subject import Subject
+from fathom.page.history import (
+    LONGEST_MESSAGE,
+    Charts,
+    Moment,
+    charts_of,
+    comparison_in_words,
+    moments_of,
+    rollout_in_words,
+)
+from fathom.page.subject import (
+    Fact,
+    Health,
+    Subject,
+    alarms_in,
+    cause_beside,
+    explained,
+    health_in,
+    thousands,
+    why_fixed,
+)
 from fathom.resource import (
     NOT_MEASURED,
     UNKNOWN,
-    SpeculativeDeployment,
-    alarming,
-    gained_in_words,
-    unwatched_in_words,
-    unwatched_since,
-    why_not_live,
+    signed,
+    wellness_in,
 )
+from fathom.text import shortened
 from fathom.times import rfc3339
-from fathom.tuning.explanation import Explanation, explain
-from fathom.tuning.interface import settings_from
-from fathom.tuning.surface import Speed, SurfaceRow, surface
+from fathom.tuning.explanation import Explanation
+from fathom.tuning.surface import Speed, SurfaceRow
 
 SHADES: Final = 7
 """Shades of the heat map: 0 is far below the best of its row, the last one is the best."""
@@ -29,14 +43,6 @@ _SHADE_STEP: Final = 0.05
 """Share of the best's tokens per second, from shade to shade."""
 _LITTLE: Final = 0.005
 """Shares below half a percent are shown as none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A name and what stands behind it."""
-
-    name: str
-    value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,22 +69,60 @@ class HeatRow:
     cells: tuple[HeatCell, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FactGroup:
+    """Facts of one time."""
+
+    title: str
+    """Such as `Measured in the 30 s until 2026-…`; empty: the moment of the page."""
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One of the charts, which share their time."""
+
+    name: str
+    """By which the page's script knows what to draw."""
+    title: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyPanels:
+    """Charts that have nothing to draw, for one reason."""
+
+    titles: tuple[str, ...]
+    missing: str
+    """What is missing, in a sentence."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceView:
     """All that one page shows."""
 
     namespace: str
     name: str
+    health: Health | None
+    """None: a recording has none."""
+    headline: str
+    """Such as `is not well`."""
+    cause: str
+    """Why, unless one of the alarms says it."""
     at: str
     """When it was made."""
     since: str
     """Since when its history goes; empty: whoever made it has none."""
     alarms: tuple[Fact, ...]
-    """That stand, Degraded among them."""
-    facts: tuple[Fact, ...]
+    """That are active, Degraded among them."""
+    groups: tuple[FactGroup, ...]
+    left_out: tuple[str, ...]
+    """Optional objects that are not made, and why."""
     judgements: tuple[Fact, ...]
-    """Rollout, comparison and quality check, as they stand."""
+    """Rollout or comparison that is not over."""
     charts: Charts
+    panels: tuple[Panel, ...]
+    empty: tuple[EmptyPanels, ...]
     heat: tuple[HeatRow, ...]
     explanation: Explanation
     moments: tuple[Moment, ...]
@@ -93,124 +137,173 @@ class ResourceView:
 
     @property
     def whys(self) -> tuple[str, ...]:
-        """Why each batch has its depth."""
-        parts = (("", self.explanation), *self.explanation.apart)
+        """Why each batch has its depth; those with the same depth and reason together."""
+        alike: dict[tuple[str, int, str], list[str]] = {}
+        for whom, explanation in (("", self.explanation), *self.explanation.apart):
+            for each in explanation.buckets:
+                alike.setdefault((whom, each.depth, each.why), []).append(each.batches)
         return tuple(
-            f"{f'{whom}, ' if whom else ''}{each.batches} at {each.depth}: {each.why}"
-            for whom, explanation in parts
-            for each in explanation.buckets
+            f"{f'{whom}, ' if whom else ''}{_together(found)} at {depth}: {why}"
+            for (whom, depth, why), found in alike.items()
         )
+
+
+def _together(found: Iterable[str]) -> str:
+    """`batch 3`, `batch 4-5` as `batch 3, 4-5`."""
+    return f"batch {', '.join(each.removeprefix('batch ') for each in found)}"
 
 
 def resource_view(subject: Subject, now_s: float) -> ResourceView:
     """What a page shows of a resource at a moment (Unix seconds)."""
     status, history = subject.status, subject.history
-    explanation, rows = _explained(subject, now_s)
-    busy = {load.batch_le for load in subject.state.traffic.loads}
+    explanation, rows = explained(subject, now_s)
+    wellness = wellness_in(status, name=subject.key.name, newest=0, now_s=now_s)
+    alarms, judgements = alarms_in(status, now_s), tuple(_judgements(status))
+    charts = charts_of(history.points if history else ())
+    panels, empty = panels_of(charts, explanation.tokens, why_fixed(subject))
     return ResourceView(
         namespace=subject.key.namespace,
         name=subject.key.name,
+        health=health_in(wellness.headline),
+        headline=wellness.headline,
+        cause=cause_beside(alarms, wellness),
         at=rfc3339(now_s),
         since=rfc3339(history.since_s) if history else "",
-        alarms=tuple(_alarms(status, now_s)),
-        facts=tuple(_facts(status)),
-        judgements=tuple(_judgements(status)),
-        charts=charts_of(history.points if history else (), busy),
+        alarms=alarms,
+        groups=(
+            FactGroup("", tuple(_facts(status))),
+            *measured_facts(status.measured, explanation.tokens),
+            *_gained_facts(status.gained, explanation.tokens),
+        ),
+        left_out=status.left_out,
+        judgements=judgements,
+        charts=charts,
+        panels=panels,
+        empty=empty,
         heat=heat_map(rows, explanation),
         explanation=explanation,
-        moments=history.moments if history else moments_of(status),
+        moments=_once(history.moments if history else moments_of(status), (*alarms, *judgements)),
         bench=subject.bench,
     )
 
 
-def _explained(subject: Subject, now_s: float) -> tuple[Explanation, tuple[SurfaceRow, ...]]:
-    """Why depth is what it is, and the surface: where it is not live, only what was measured."""
-    sd, status = subject.resource, subject.status
-    if not isinstance(sd, SpeculativeDeployment):
-        problems = " ".join(str(each) for each in sd)
-        return Explanation(tokens=0, nothing=f"The spec is refused: {problems}"), ()
-    speculation = sd.spec.speculation
-    if not (sd.spec.tunable and sd.spec.drafts):
-        why = f"Nothing is tuned: depth stays at {speculation.tokens}."
-        return Explanation(tokens=speculation.tokens, nothing=why), ()
-    settings = settings_from(speculation, sd.engine.max_num_seqs, sd.engine.depths)
-    live = not why_not_live(sd, status)
-    explanation = explain(
-        subject.state,
-        settings,
-        subject.document,
-        now_s,
-        pods=status.ready_replicas or None,
-        live=live,
+def _once(moments: Iterable[Moment], above: Iterable[Fact]) -> tuple[Moment, ...]:
+    """Moments without the sentences that the page already has."""
+    shown = {shortened(each.value, LONGEST_MESSAGE) for each in above}
+    return tuple(replace(each, message="") if each.message in shown else each for each in moments)
+
+
+_PANELS: Final = (
+    Panel("depth", "Depth by batch", "drafted tokens"),
+    Panel("tokens_per_second", "Tokens per second", ""),
+    Panel("mean_batch", "Requests per step", ""),
+    Panel("acceptance_length", "Acceptance length", "tokens per verification step"),
+    Panel("gain_percent", "Gain", "%"),
+)
+
+
+def panels_of(
+    charts: Charts, tokens: int, why_fixed: str = ""
+) -> tuple[tuple[Panel, ...], tuple[EmptyPanels, ...]]:
+    """Charts that have something to draw, and those that have not, with what is missing.
+
+    Args:
+        charts: all columns.
+        tokens: the user's own depth.
+        why_fixed: why depth does not change while the engines run; empty: it may.
+    """
+    fixed = f"It does not change while the engines run: {why_fixed}" if why_fixed else ""
+    gain = (
+        f"It needs the speeds at depth {tokens} and at the depth in force, both measured in the "
+        "same range of batches."
     )
-    if explanation.nothing:
-        return explanation, ()
-    rows = surface(subject.state, settings, subject.document if live else None, now_s)
-    return explanation, rows if live else tuple(map(_measured_only, rows))
+    nothing = "They begin with the first window that has requests and readable metrics."
+    whys = dict.fromkeys((each.name for each in _PANELS), nothing)
+    whys["depth"] = fixed or "No depth was set yet."
+    if _any(charts.tokens_per_second):
+        whys |= {"acceptance_length": "No window verified a draft.", "gain_percent": gain}
+    drawn = {
+        "depth": bool(charts.depths),
+        "tokens_per_second": _any(charts.tokens_per_second),
+        "mean_batch": _any(charts.mean_batch),
+        "acceptance_length": _any(charts.acceptance_length),
+        "gain_percent": _any((*charts.gain_percent, *charts.gained_percent)),
+    }
+    alike: dict[str, list[str]] = {}
+    for each in _PANELS:
+        if not drawn[each.name]:
+            alike.setdefault(whys[each.name], []).append(each.title)
+    return (
+        tuple(each for each in _PANELS if drawn[each.name]),
+        tuple(EmptyPanels(tuple(titles), why) for why, titles in alike.items()),
+    )
 
 
-def _measured_only(row: SurfaceRow) -> SurfaceRow:
-    return replace(
-        row,
-        speeds=tuple(
-            each if each.measured else replace(each, tokens_per_second=None) for each in row.speeds
+def _any(values: Iterable[float | None]) -> bool:
+    return any(each is not None for each in values)
+
+
+def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
+    since = status.depth.since
+    yield Fact("Replicas ready", status.ready or UNKNOWN)
+    yield Fact("Depth", status.depth.summary or UNKNOWN, f"since {since}" if since else "")
+    mode, _, does = status.tuning.summary.partition("/")
+    yield Fact("Tuning", mode or UNKNOWN, does)
+    engine = status.engine
+    version = f"vLLM {engine.version}" if engine.version else UNKNOWN
+    yield Fact("Engine", version, status.draft.family)
+    live = {"Live": "while engines run", "None": "by a restart"}
+    yield Fact("Depth changes", live.get(engine.actuation, engine.actuation or UNKNOWN))
+
+
+def measured_facts(measured: MeasuredStatus, tokens: int) -> Iterator[FactGroup]:
+    """The last window with traffic, if there was one.
+
+    Args:
+        measured: that window.
+        tokens: the user's own depth.
+    """
+    if not measured.at:
+        return
+    tpot, gain = measured.tpot_milliseconds, measured.gain_percent
+    yield FactGroup(
+        f"Measured in the {measured.window_seconds} s until {measured.at}",
+        (
+            Fact("Tokens per second", thousands(measured.tokens_per_second)),
+            Fact("Requests per step", measured.mean_batch or NOT_MEASURED),
+            Fact("Acceptance length", measured.acceptance_length or NOT_MEASURED),
+            Fact("Time per output token", f"{tpot} ms" if tpot else NOT_MEASURED),
+            Fact(f"Gain over depth {tokens}", f"{signed(gain)} %" if gain else NOT_MEASURED),
         ),
     )
 
 
-def _alarms(status: SpeculativeDeploymentStatus, now_s: float) -> Iterator[Fact]:
-    if since := unwatched_since(status, now_s):
-        yield Fact("Unwatched", unwatched_in_words(since))
-    for each in alarming(status):
-        name = f"{each.type}/{each.reason} since {each.last_transition_time}"
-        yield Fact(name, each.message)
-
-
-def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
-    yield Fact("Ready", status.ready or UNKNOWN)
-    yield Fact("State", status.reason or UNKNOWN)
-    yield Fact("Depth in force", status.depth.summary or UNKNOWN)
-    yield from measured_facts(status.measured)
-    if status.gained is not None:
-        yield Fact("Gained since then", gained_in_words(status.gained))
-    yield Fact("Tuning", status.tuning.summary or UNKNOWN)
-    yield Fact("Engine", f"vLLM {status.engine.version}" if status.engine.version else UNKNOWN)
-    yield Fact("Depth is live", status.engine.actuation or UNKNOWN)
-    if status.left_out:
-        yield Fact("Not made", " ".join(status.left_out))
-
-
-def measured_facts(measured: MeasuredStatus) -> Iterator[Fact]:
-    """The last window with traffic."""
-    speed, gain, tpot = (
-        measured.tokens_per_second,
-        measured.gain_percent,
-        measured.tpot_milliseconds,
+def _gained_facts(gained: GainedStatus | None, tokens: int) -> Iterator[FactGroup]:
+    if gained is None:
+        return
+    percent = f"{signed(gained.percent)} % ± {gained.error_percent}"
+    gpu_hours = f"{signed(gained.gpu_hours)} ± {gained.error_gpu_hours}"
+    yield FactGroup(
+        f"In all since {gained.since}",
+        (
+            Fact(f"Gain over depth {tokens}", percent if gained.percent else NOT_MEASURED),
+            Fact("GPU hours gained", gpu_hours if gained.gpu_hours else NOT_MEASURED),
+            Fact("GPU hours measured", gained.measured_gpu_hours or UNKNOWN),
+            Fact("GPU hours unmeasured", gained.unmeasured_gpu_hours or UNKNOWN),
+        ),
     )
-    yield Fact("Tokens per second", str(speed) if measured.at else NOT_MEASURED)
-    yield Fact("Gain over tokens", f"{gain} %" if gain else NOT_MEASURED)
-    yield Fact("Acceptance length", measured.acceptance_length or NOT_MEASURED)
-    yield Fact("Mean batch", measured.mean_batch or NOT_MEASURED)
-    yield Fact("Time per output token", f"{tpot} ms" if tpot else NOT_MEASURED)
-    window = f"{measured.window_seconds} s until {measured.at}"
-    yield Fact("Measured", window if measured.at else "never")
 
 
 def _judgements(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
-    if (rollout := status.rollout) is not None:
-        name = f"Rollout to {rollout.revision}: {rollout.stage} since {rollout.since}"
-        yield Fact(name, _said(rollout.reason, rollout.message, rollout.why))
-    if (compared := status.comparison) is not None:
-        found = f"{compared.percent} % ({compared.interval_percent})" if compared.percent else ""
+    """What is not over; the rest is among the moments."""
+    rollout, compared = status.rollout, status.comparison
+    if rollout is not None and rollout.stage not in {COMPLETE, "RolledBack", ""}:
+        name = f"Rollout to {rollout.revision}: {rollout.stage}"
+        yield Fact(name, rollout_in_words(rollout) or rollout.reason, rollout.since)
+    if compared is not None and not compared.since:
         what = "Adaptive verification" if status.adaptive_verification else "No drafts"
         name = f"{what} on {compared.pod or 'one replica'}: {compared.state}"
-        yield Fact(name, _said(compared.result or compared.reason, found, compared.message))
-    if (quality := status.quality) is not None:
-        yield Fact(f"Quality check at {quality.at}: {quality.result}", quality.message)
-
-
-def _said(*parts: str) -> str:
-    return " – ".join(each for each in parts if each)
+        yield Fact(name, comparison_in_words(compared) or compared.reason)
 
 
 def heat_map(rows: Iterable[SurfaceRow], explanation: Explanation) -> tuple[HeatRow, ...]:

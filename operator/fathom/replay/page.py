@@ -15,8 +15,15 @@ from fathom.cli.explain import bullets, explanation_view
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument, merged, summary
 from fathom.page.history import History, Moment, MomentKind, charts_of
-from fathom.page.resource_view import Fact, ResourceView, heat_map, measured_facts
-from fathom.reconcile.tuning_report import report
+from fathom.page.resource_view import (
+    FactGroup,
+    ResourceView,
+    heat_map,
+    measured_facts,
+    panels_of,
+)
+from fathom.page.subject import Fact
+from fathom.reconcile.tuning_report import gained_status, report
 from fathom.replay.estimate import Occurrence
 from fathom.replay.replay import Gap, Recorded, ReplayResult
 from fathom.resource import UNKNOWN
@@ -182,6 +189,7 @@ class ReplayPage:
         self._status = self._status.model_copy(
             update={
                 "measured": told.measured,
+                "gained": gained_status(decision.state.gained),
                 "depth": DepthStatus(
                     summary=summary(document.schedule),
                     schedule=tuple((each.first, each.last, each.depth) for each in schedule),
@@ -199,30 +207,35 @@ class ReplayPage:
             replayed: what came of the replay that was watched.
         """
         recorded, explanation = replayed.recorded, replayed.explanation
-        busy = {each.batch_le for each in self._state.traffic.loads}
+        charts = charts_of(self._history.points)
+        panels, empty = panels_of(charts, explanation.tokens)
         rows = surface(self._state, self._settings, self._document, recorded.to_s)
         return ResourceView(
             namespace=key.namespace,
             name=key.name,
+            health=None,
+            headline="",
+            cause="",
             at=rfc3339(recorded.to_s),
             since=rfc3339(recorded.from_s),
             alarms=tuple(
-                Fact(f"{each.kind}/{each.reason} since {rfc3339(each.since_s)}", _said(each))
+                Fact(f"{each.kind}/{each.reason}", _said(each), rfc3339(each.since_s))
                 for each in explanation.alarms
             ),
-            facts=tuple(self._facts()),
+            groups=(
+                FactGroup("At the end", (Fact("Depth", self._status.depth.summary or UNKNOWN),)),
+                *measured_facts(self._status.measured, explanation.tokens),
+            ),
+            left_out=(),
             judgements=(*_recorded(replayed), *_gained(replayed)),
-            charts=charts_of(self._history.points, busy),
+            charts=charts,
+            panels=panels,
+            empty=empty,
             heat=heat_map(rows, explanation),
             explanation=explanation,
             moments=tuple(sorted(_moments(replayed), key=lambda each: -each.at_s)),
             bench=None,
         )
-
-    def _facts(self) -> Iterator[Fact]:
-        """As it stands at the end."""
-        yield Fact("Depth in force", self._status.depth.summary or UNKNOWN)
-        yield from measured_facts(self._status.measured)
 
 
 def _recorded(replayed: ReplayResult) -> Iterator[Fact]:

@@ -22,6 +22,7 @@ from fathom.adapters.ports import Clock
 from fathom.cluster.kinds import ObjectKey
 from fathom.page.rendering import (
     Looks,
+    message_looks,
     message_page,
     overview_looks,
     overview_page,
@@ -105,12 +106,12 @@ class Pages:
         if key not in self._shown:
             sentence = f"This operator manages no SpeculativeDeployment {key}."
             page = message_page("Not found", sentence)
-            return _answer(page, overview_looks(), HTTPStatus.NOT_FOUND)
+            return _answer(page, message_looks(), HTTPStatus.NOT_FOUND)
 
         def make(now_s: float) -> str:
             return resource_page(resource_view(self._shown.subject(key), now_s), home=home)
 
-        return _answer(self._once(request.path, make), resource_looks())
+        return _answer(self._once(request.path, make), resource_looks(live=home))
 
     def _once(self, what: str, make: Callable[[float], str]) -> str:
         now_s = self._clock.now_s()
@@ -213,7 +214,7 @@ class Standby:
 
 def _stands_by(sentence: str) -> web.Response:
     page = message_page("This operator stands by", sentence)
-    return _answer(page, overview_looks(), HTTPStatus.SERVICE_UNAVAILABLE)
+    return _answer(page, message_looks(), HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _answer(text: str, looks: Looks, status: HTTPStatus = HTTPStatus.OK) -> web.Response:

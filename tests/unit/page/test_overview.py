@@ -4,14 +4,15 @@ from fathom.api.conditions import AlarmKind, ConditionType
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.page.rendering import overview_page
-from fathom.page.subject import MOST_ROWS, overview_of
+from fathom.page.subject import MOST_ROWS, Health, overview_of
 from fathom.resource import UNWATCHED_S
 from fathom.times import rfc3339
 from support.page_subjects import condition, lived, troubled
 from support.work import work_of
 from unit.tuning.plant import START_S
 
-WELL = SpeculativeDeploymentStatus()
+READY = condition(ConditionType.READY, "AllReplicasReady")
+WELL = SpeculativeDeploymentStatus(conditions=(READY,))
 ILL = SpeculativeDeploymentStatus(
     conditions=(condition(ConditionType.DEGRADED, "ImagePullBackOff"),)
 )
@@ -24,24 +25,39 @@ def test_a_row_is_what_the_status_says() -> None:
 
     assert (row.namespace, row.name, row.ready) == ("llm", "kimi", "2/2")
     assert row.depth == status.depth.summary != ""
-    assert row.speed == str(status.measured.tokens_per_second) != "0"
-    assert row.gain == f"{status.measured.gain_percent} %"
+    assert row.speed == f"{status.measured.tokens_per_second:,}" != "0"
+    assert row.gain == f"+{status.measured.gain_percent} %"
     assert row.tuning.startswith("Auto/")
-    assert row.alarms == ()
+    assert (row.health, row.alarms, row.cause) == (Health.WELL, (), "")
 
 
 def test_what_is_not_known_is_a_dash_and_not_zero() -> None:
     (row,) = overview_of([(ObjectKey("a", "b"), WELL)], START_S).rows
-    assert {row.ready, row.reason, row.depth, row.speed, row.gain, row.tuning} == {"–"}
+    assert {row.ready, row.depth, row.speed, row.gain, row.tuning} == {"–"}
 
 
 def test_alarms_and_degraded_are_told_and_conditions_that_are_as_they_should_be_are_not() -> None:
     subject, _ = lived()
     (row,) = overview_of([(subject.key, troubled(subject).status)], START_S).rows
-    assert row.alarms == ("Degraded/ImagePullBackOff", "DraftMismatch/AcceptanceCollapsed")
+    assert [(each.name, each.value) for each in row.alarms] == [
+        ("Degraded/ImagePullBackOff", "pod kimi-1: no such image."),
+        ("DraftMismatch/AcceptanceCollapsed", "acceptance fell to 1.1."),
+    ]
+    # The headline's cause is among them: nothing twice.
+    assert (row.health, row.cause) == (Health.NOT_WELL, "")
     over = condition(AlarmKind.DRAFT_MISMATCH, "AcceptanceCollapsed", holds=False)
-    status = SpeculativeDeploymentStatus(conditions=(over,))
+    status = SpeculativeDeploymentStatus(conditions=(READY, over))
     assert overview_of([(subject.key, status)], START_S).troubled == 0
+
+
+def test_what_happens_to_one_that_is_changing_is_said_and_is_no_trouble() -> None:
+    progressing = condition(ConditionType.PROGRESSING, "Starting", "the engines are starting.")
+    status = SpeculativeDeploymentStatus(conditions=(progressing,))
+    overview = overview_of([(ObjectKey("a", "b"), status)], START_S)
+
+    (row,) = overview.rows
+    assert (row.health, row.cause) == (Health.UNDER_WAY, "the engines are starting.")
+    assert (overview.troubled, overview.counts) == (0, ((Health.UNDER_WAY, 1),))
 
 
 def test_one_that_nobody_watches_needs_a_look() -> None:
@@ -52,7 +68,9 @@ def test_one_that_nobody_watches_needs_a_look() -> None:
     )
 
     assert (soon.troubled, late.troubled) == (0, 1)
-    assert late.rows[0].alarms == (f"Unwatched since {since}",)
+    (alarm,) = late.rows[0].alarms
+    assert (alarm.name, alarm.note) == ("Unwatched", since)
+    assert late.rows[0].health is Health.UNKNOWN
 
 
 def test_what_needs_a_look_comes_first_then_names_in_order() -> None:
@@ -82,7 +100,7 @@ def test_a_thousand_resources_are_a_small_page_and_little_work() -> None:
     work = work_of(lambda: overview_page(overview_of(found, START_S), now_s))
 
     assert page.count("<tr>") == MOST_ROWS + 1
-    assert len(page.encode()) < 300 * 1024
+    assert len(page.encode()) < 290 * 1024
     # Some 200 for a row.
     assert work.calls < 600 * MOST_ROWS
     assert work.bytes_at_most < 8 << 20
@@ -91,4 +109,4 @@ def test_a_thousand_resources_are_a_small_page_and_little_work() -> None:
 def test_no_resource_is_no_table() -> None:
     page = overview_page(overview_of([], START_S), START_S)
     assert "<table" not in page
-    assert "0 in all" in page
+    assert "This operator manages no SpeculativeDeployment yet." in page

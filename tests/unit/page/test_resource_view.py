@@ -5,7 +5,7 @@ from dataclasses import replace
 from fathom.api.problem import Problem
 from fathom.api.status import ArmState, ComparisonStatus, EngineStatus, QualityStatus
 from fathom.page.history import MomentKind
-from fathom.page.resource_view import SHADES, resource_view
+from fathom.page.resource_view import SHADES, ResourceView, resource_view
 from fathom.resource import UNWATCHED_S
 from fathom.times import rfc3339
 from fathom.tuning.explanation import explain
@@ -17,22 +17,33 @@ from unit.tuning.plant import SETTINGS
 SUBJECT, NOW_S = lived()
 
 
-def test_facts_are_the_status() -> None:
-    facts = {each.name: each.value for each in resource_view(SUBJECT, NOW_S).facts}
-    measured = SUBJECT.status.measured
-
-    assert facts["Ready"] == "2/2"
-    assert facts["Depth in force"] == SUBJECT.status.depth.summary
-    assert facts["Tokens per second"] == str(measured.tokens_per_second)
-    assert facts["Acceptance length"] == measured.acceptance_length
-    assert facts["Engine"] == "vLLM 0.32.0"
+def facts(view: ResourceView) -> dict[str, dict[str, str]]:
+    return {group.title: {each.name: each.value for each in group.facts} for group in view.groups}
 
 
-def test_what_was_not_measured_is_said_to_be_so() -> None:
+def test_facts_are_the_status_and_each_group_says_of_which_time() -> None:
+    status = SUBJECT.status
+    assert status.gained is not None
+    found = facts(resource_view(SUBJECT, NOW_S))
+    now, measured, gained = found.values()
+
+    assert [*found][1:] == [
+        f"Measured in the 10 s until {status.measured.at}",
+        f"In all since {status.gained.since}",
+    ]
+    assert now["Replicas ready"] == "2/2"
+    assert now["Depth"] == status.depth.summary
+    assert now["Engine"] == "vLLM 0.32.0"
+    assert measured["Tokens per second"] == f"{status.measured.tokens_per_second:,}"
+    assert measured["Acceptance length"] == status.measured.acceptance_length
+    assert measured["Time per output token"] == "not measured"
+    assert gained["Gain over depth 3"] == f"+{status.gained.percent} % ± 2.8"
+    assert gained["GPU hours gained"].startswith(f"+{status.gained.gpu_hours} ± ")
+
+
+def test_what_was_never_measured_has_no_facts() -> None:
     bare = replace(SUBJECT, status=type(SUBJECT.status)(), history=None)
-    facts = {each.name: each.value for each in resource_view(bare, NOW_S).facts}
-    assert facts["Tokens per second"] == facts["Gain over tokens"] == "not measured"
-    assert facts["Measured"] == "never"
+    assert [*facts(resource_view(bare, NOW_S))] == [""]
 
 
 def test_the_heat_map_marks_what_is_in_force_measured_and_predicted() -> None:
@@ -94,7 +105,7 @@ def test_without_a_history_the_status_tells_of_its_own_moments() -> None:
 
 def test_alarms_are_told_in_full() -> None:
     view = resource_view(troubled(SUBJECT), NOW_S)
-    assert [(each.name.split()[0], each.value) for each in view.alarms] == [
+    assert [(each.name, each.value) for each in view.alarms] == [
         ("Degraded/ImagePullBackOff", "pod kimi-1: no such image."),
         ("DraftMismatch/AcceptanceCollapsed", "acceptance fell to 1.1."),
     ]
@@ -105,32 +116,58 @@ def test_one_that_nobody_watches_says_so_first() -> None:
     subject = troubled(SUBJECT)
     status = subject.status.model_copy(update={"last_reconcile_time": since})
     view = resource_view(replace(subject, status=status), NOW_S + UNWATCHED_S + 1)
-    assert [each.name.split()[0] for each in view.alarms][:2] == [
+    assert [each.name for each in view.alarms][:2] == [
         "Unwatched",
         "Degraded/ImagePullBackOff",
     ]
     assert f"No operator has watched it since {since}" in view.alarms[0].value
 
 
-def test_rollout_comparison_and_quality_are_told_as_they_are_judged() -> None:
+def test_what_is_over_is_a_moment_with_all_that_was_found() -> None:
     compared = ComparisonStatus(
         state=ArmState.COMPARED, pod="kimi-9", result="Faster", percent="+3.1",
-        interval_percent="+1.1 to +5.1", message="set it Enabled.",
+        interval_percent="+1.1 to +5.1", since=rfc3339(NOW_S), message="set it Enabled.",
     )  # fmt: skip
     quality = QualityStatus(
         request_id="1", at="2027-01-15T08:00:00Z", result="Lossless", message="64 prompts."
     )
     update = {"adaptive_verification": compared, "quality": quality}
-    view = resource_view(replace(SUBJECT, status=SUBJECT.status.model_copy(update=update)), NOW_S)
-    rollout, comparison, check = view.judgements
+    status = SUBJECT.status.model_copy(update=update)
+    view = resource_view(replace(SUBJECT, status=status, history=None), NOW_S)
+    told = {each.kind: each for each in view.moments}
 
-    assert rollout.name.startswith("Rollout to 0a1b2c3d: Complete since ")
-    assert "1.2 % faster" in rollout.value
-    assert comparison.value == "Faster – +3.1 % (+1.1 to +5.1) – set it Enabled."
-    assert (check.name, check.value) == (
-        "Quality check at 2027-01-15T08:00:00Z: Lossless",
-        "64 prompts.",
+    assert view.judgements == ()
+    rollout, comparison = told[MomentKind.ROLLOUT], told[MomentKind.COMPARISON]
+    assert rollout.message.endswith("equal batch and depth. First difference: spec.engine.image.")
+    assert comparison.message == "+3.1 % (+1.1 to +5.1). set it Enabled."
+    assert told[MomentKind.QUALITY].message == "64 prompts."
+
+
+def test_what_is_not_over_is_said_once() -> None:
+    assert SUBJECT.status.rollout is not None
+    rollout = SUBJECT.status.rollout.model_copy(update={"stage": "Canary"})
+    comparing = ComparisonStatus(state=ArmState.COMPARING, pod="kimi-9", message="10 of 300 steps.")
+    status = troubled(SUBJECT).status.model_copy(
+        update={"rollout": rollout, "adaptive_verification": comparing}
     )
+    view = resource_view(replace(SUBJECT, status=status, history=None), NOW_S)
+
+    assert [(each.name, each.note) for each in view.judgements] == [
+        ("Rollout to 0a1b2c3d: Canary", rollout.since),
+        ("Adaptive verification on kimi-9: Comparing", ""),
+    ]
+    above = {each.value for each in (*view.alarms, *view.judgements)}
+    assert above.isdisjoint(each.message for each in view.moments)
+    assert {"Canary", "DraftMismatch"} <= {each.what for each in view.moments}
+    # The headline has no cause that an alarm has.
+    assert (view.headline, view.cause) == ("is not well", "")
+
+
+def test_batches_with_the_same_depth_and_reason_are_one_sentence() -> None:
+    view = resource_view(SUBJECT, NOW_S)
+    idle = [each for each in view.whys if "little or no load" in each]
+    assert len(idle) == 1
+    assert idle[0].startswith("batch 3, 4, 5, 11-12, 13-14 at 3: ")
 
 
 def test_a_refused_spec_and_a_static_one_say_why_there_is_no_surface() -> None:
