@@ -55,7 +55,7 @@ _FAULTS: Final = r"""
   if (wide > innerWidth) faults.push(`the page is ${wide} wide`);
 
   const boxes = [];
-  const unseen = ".wide, .heard, .skip, script, .u-over, thead";
+  const unseen = ".wide, .heard, .skip, script, .u-over";
   for (const element of document.body.querySelectorAll("*")) {
     if (element.closest(unseen) || !element.checkVisibility()) continue;
     if (element.clientWidth && element.scrollWidth > element.clientWidth + 1) {

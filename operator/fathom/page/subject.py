@@ -58,8 +58,8 @@ def explained(subject: Subject, now_s: float) -> tuple[Explanation, tuple[Surfac
     """Why depth is what it is, and the surface: where it is not live, only what was measured."""
     sd, status = subject.resource, subject.status
     if not isinstance(sd, SpeculativeDeployment):
-        problems = " ".join(str(each) for each in sd)
-        return Explanation(tokens=0, nothing=f"The spec is refused: {problems}"), ()
+        # Which fields, its alarm says.
+        return Explanation(tokens=0, nothing="Nothing is tuned: the spec is refused."), ()
     speculation = sd.spec.speculation
     if not (sd.spec.tunable and sd.spec.drafts):
         why = f"Nothing is tuned: depth stays at {speculation.tokens}."

@@ -4,8 +4,8 @@ from fathom.api.conditions import AlarmKind, ConditionType
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.page.rendering import overview_page
-from fathom.page.subject import MOST_ROWS, Health, overview_of
-from fathom.resource import UNWATCHED_S
+from fathom.page.subject import MOST_ROWS, Health, health_in, overview_of
+from fathom.resource import UNWATCHED_S, Headline
 from fathom.times import rfc3339
 from support.page_subjects import condition, lived, troubled
 from support.work import work_of
@@ -48,6 +48,10 @@ def test_alarms_and_degraded_are_told_and_conditions_that_are_as_they_should_be_
     over = condition(AlarmKind.DRAFT_MISMATCH, "AcceptanceCollapsed", holds=False)
     status = SpeculativeDeploymentStatus(conditions=(READY, over))
     assert overview_of([(subject.key, status)], START_S).troubled == 0
+
+
+def test_every_verdict_has_a_health() -> None:
+    assert {health_in(each).name for each in Headline} == {each.name for each in Health}
 
 
 def test_what_happens_to_one_that_is_changing_is_said_and_is_no_trouble() -> None:

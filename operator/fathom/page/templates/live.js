@@ -44,7 +44,7 @@
   };
 
   const policy = (page) => page.querySelector("meta[http-equiv]")?.content;
-  const words = (page) => page.querySelector("main")?.innerText.trim().replace(/\s+/g, " ");
+  const words = (page) => [...page.querySelectorAll("main > *")].map((each) => each.textContent.trim()).join(". ");
   // A selection or an open mark is being read: it stays until it is left.
   const held = () => !getSelection().isCollapsed || document.querySelector(".mark:hover, .mark:focus");
 
@@ -68,8 +68,9 @@
       document.dispatchEvent(new Event("refreshed"));
       if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
     } catch (error) {
-      const cause = error instanceof TypeError || error.name === "TimeoutError" ? "The operator does not answer." : error.message;
-      trouble.textContent = `Not refreshed: ${cause}`;
+      const silent = error instanceof TypeError || error.name === "TimeoutError";
+      const silence = "The operator does not answer, or a log-in before it has ended: reload the page.";
+      trouble.textContent = `Not refreshed: ${silent ? silence : error.message}`;
     }
   };
 
