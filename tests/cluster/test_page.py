@@ -21,7 +21,7 @@ from support.operated import SPEC, Resource, resource
 from support.operator_process import Operator, lease_in, operator_in
 from support.page_layout import RECORDER, faults
 from support.page_picture import WIDTHS, picture, written
-from support.page_states import day, page_states, thirty
+from support.page_states import CRASH, IMAGE, day, page_states, thirty
 from support.page_subjects import HOSTILE, hostile, lived, troubled
 from support.waiting import until
 from unit.runtime.test_main import free_ports
@@ -183,6 +183,17 @@ async def test_charts_and_marks_say_what_they_draw(browser: Browser, pages: dict
         # Another width lays the marks anew while one is read: times stay those of all charts.
         await page.set_viewport_size({"width": WIDE, "height": 900})
         assert await faults(page) == []
+        # Who zooms in on one chart zooms in on all, and on the marks.
+        marks = await page.locator(".mark").count()
+        box = await page.locator("#gain_percent .u-over").bounding_box()
+        assert box is not None
+        for act, share in ((page.mouse.down, 0.5), (page.mouse.up, 0.6)):
+            await page.mouse.move(box["x"] + share * box["width"], box["y"] + 9)
+            await act()
+        assert await faults(page) == []
+        assert 0 < await page.locator(".mark").count() < marks
+        await page.mouse.dblclick(box["x"] + 9, box["y"] + 9)
+        assert await page.locator(".mark").count() == marks
         await page.locator(".mark").first.focus()
         await page.keyboard.press("Enter")
         assert await page.locator(".moments li:target").count() == 1
@@ -222,6 +233,21 @@ async def test_thirty_resources_are_sorted_and_filtered(
         # It survives a visit to a resource.
         await page.reload()
         assert await names.all_inner_texts() == ["qwen3-235b-a22b-instruct-2507-1"]
+        # Each health has a sign of its own, and causes are whole on a phone.
+        signs = await page.evaluate(
+            """() => [...document.querySelectorAll(".chip")].map(
+                (each) => getComputedStyle(each, "::before").content)"""
+        )
+        assert len(set(signs)) == len(signs) == 6
+        await page.set_viewport_size({"width": NARROW, "height": 900})
+        text = await page.locator(".list").inner_text()
+        assert IMAGE not in text
+        await page.get_by_role("button", name="1 alarm").click()
+        await page.get_by_label("Filter").fill("")
+        text = await page.locator(".list").inner_text()
+        assert IMAGE in text
+        assert CRASH in text
+        await page.get_by_role("button", name="1 alarm").click()
         await page.get_by_label("Filter").fill("no such")
         assert await page.locator("#none").is_visible()
         await page.get_by_label("Filter").fill("")

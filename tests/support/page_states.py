@@ -63,6 +63,7 @@ def starting() -> SpeculativeDeploymentStatus:
             condition(ConditionType.DEGRADED, "AsExpected", holds=False),
         ),
         engine=EngineStatus(version="0.32.0", actuation="Live"),
+        depth=DepthStatus(summary="3", schedule=((1, 16, 3),), since=rfc3339(START_S)),
     )
 
 
@@ -201,7 +202,7 @@ def page_states(folder: Path) -> dict[str, str]:
     subject, now_s = lived()
     unknown = replace(subject, history=None, state=TuningState(), document=None)
     young, none_yet = History(now_s - 20), History(now_s)
-    young.saw(starting(), now_s)
+    young.saw(starting(), now_s - 15)
     begun = replace(unknown, status=starting(), history=young)
     static = resource({**EAGER, "speculation.tuning.mode": "Static"})
     still = subject.status.model_copy(

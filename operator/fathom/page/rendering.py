@@ -93,6 +93,7 @@ def message_page(title: str, sentence: str) -> str:
 
 
 def _resource(template: str, view: ResourceView, *, home: bool) -> str:
+    now_s = unix_seconds(view.at)
     return _render(
         template,
         resource_looks(live=home),
@@ -100,8 +101,8 @@ def _resource(template: str, view: ResourceView, *, home: bool) -> str:
         home=home,
         bad=Health.NOT_WELL,
         # In a file an age would soon be wrong.
-        now_s=unix_seconds(view.at) if home else None,
-        data=asdict(view.charts),
+        now_s=now_s if home else None,
+        data={**asdict(view.charts), "now_s": now_s},
         bench_columns=COLUMNS,
     )
 

@@ -31,30 +31,47 @@
   const deepest = () => Math.max(7, ...data.depths.flatMap((row) => row.depths));
   const shade = (depth) => colour(`--d${Math.round((depth / deepest()) * 7)}`);
 
-  // Depth: a row for each range of batches, a block for as long as one depth was in force, with its number.
+  // Depth: a row for each range of batches, a block for as long as one depth was in force.
   const blocks = (u) => {
-    const { ctx } = u;
-    const x = (at) => Math.min(Math.max(u.valToPos(at, "x", true), u.bbox.left), u.bbox.left + u.bbox.width);
-    ctx.save();
-    ctx.font = `600 ${11 * devicePixelRatio}px system-ui, sans-serif`;
-    ctx.textAlign = "center";
-    ctx.textBaseline = "middle";
-    data.depths.forEach((row, i) => {
+    const edge = u.bbox.left + u.bbox.width;
+    const x = (at) => Math.min(Math.max(u.valToPos(at, "x", true), u.bbox.left), edge);
+    return data.depths.flatMap((row, i) => {
       const top = u.valToPos(data.depths.length - i, "y", true) + 1;
-      const tall = u.valToPos(data.depths.length - i - 1, "y", true) - 1 - top;
+      const height = u.valToPos(data.depths.length - i - 1, "y", true) - 1 - top;
+      const found = [];
       for (let from = 0, to = 0; from < data.at_s.length; from = to) {
         const depth = row.depths[from];
         while (to < data.at_s.length && row.depths[to] === depth) to += 1;
-        if (depth == null) continue;
-        const left = x(data.at_s[from]), width = x(data.at_s[Math.min(to, data.at_s.length - 1)]) - left;
-        const back = shade(depth), text = depthOf(depth);
-        ctx.fillStyle = back;
-        ctx.fillRect(left, top, Math.max(1, width), tall);
-        if (width < ctx.measureText(text).width + 6 * devicePixelRatio) continue;
-        ctx.fillStyle = ink(back);
-        ctx.fillText(text, left + width / 2, top + tall / 2 + devicePixelRatio);
+        const left = x(data.at_s[from]), width = x(data.at_s[to] ?? data.now_s) - left;
+        if (depth != null && width > 0) found.push({ left, top, width, height, depth });
       }
+      return found;
     });
+  };
+  const colours = (u) => {
+    u.ctx.save();
+    for (const { left, top, width, height, depth } of blocks(u)) {
+      u.ctx.fillStyle = shade(depth);
+      u.ctx.fillRect(left, top, width, height);
+    }
+    u.ctx.restore();
+  };
+  // Above the marks' lines, which would cross them out.
+  const depths = (u) => {
+    const { ctx } = u, ratio = devicePixelRatio;
+    ctx.save();
+    ctx.font = `600 ${11 * ratio}px system-ui, sans-serif`;
+    ctx.textAlign = "center";
+    ctx.textBaseline = "middle";
+    for (const { left, top, width, height, depth } of blocks(u)) {
+      const text = depthOf(depth), wide = ctx.measureText(text).width + 6 * ratio;
+      if (width < wide) continue;
+      const back = shade(depth), middle = left + width / 2;
+      ctx.fillStyle = back;
+      ctx.fillRect(middle - wide / 2, top, wide, height);
+      ctx.fillStyle = ink(back);
+      ctx.fillText(text, middle, top + height / 2 + ratio);
+    }
     ctx.restore();
   };
 
@@ -101,7 +118,7 @@
         values: () => data.depths.map((row) => row.batches),
       },
       range: () => [0, data.depths.length],
-      draw: blocks,
+      draw: [colours, lines, depths],
     }),
     tokens_per_second: () => ({ series: [line({ fill: colour("--band") })], data: [data.tokens_per_second], range: from(0) }),
     mean_batch: () => ({ series: [line({ fill: colour("--band") })], data: [data.mean_batch], range: from(0) }),
@@ -200,6 +217,12 @@
     lane.replaceChildren(lane.firstElementChild, ...made);
   };
 
+  // To the moment of the page, unless a part was chosen.
+  const span = (_, low, high) => {
+    const end = high === data.at_s.at(-1) ? data.now_s : high;
+    return [end - low < SHORTEST_S ? end - SHORT_S : low, end];
+  };
+
   const options = (panel, width) => ({
     width, height: panel.height + TIMES + 8, legend: { show: false }, padding: [8, MARGIN, 0, 0],
     tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
@@ -207,13 +230,13 @@
     series: [{}, ...panel.series],
     bands: panel.bands,
     scales: {
-      x: { range: (_, low, high) => (high - low < SHORTEST_S ? [high - SHORT_S, high] : [low, high]) },
+      x: { range: span },
       y: { range: panel.range },
     },
     axes: [axis({ size: TIMES, space: 84, values: clocks }),
       axis({ size: GUTTER, space: 28, values: (_, ticks) => ticks.map(shown), ...panel.axis })],
     hooks: {
-      draw: [panel.draw ?? (() => {}), lines], setCursor: [readOut], ready: [readOut, layMarks], setSize: [layMarks],
+      draw: panel.draw ?? [lines], setCursor: [readOut], ready: [readOut, layMarks], setSize: [layMarks],
       setScale: [layMarks],
     },
   });
