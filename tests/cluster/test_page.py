@@ -341,6 +341,19 @@ async def test_a_list_that_refreshes_stays_sorted_filtered_and_in_focus(browser:
         assert "DraftMismatch/AcceptanceCollapsed" in await row.inner_text()
 
 
+async def test_a_single_point_is_drawn_with_the_minutes_around_it(
+    browser: Browser, pages: dict[str, str]
+) -> None:
+    async with opened(browser, pages["new"], before=RECORDER) as page:
+        assert await faults(page) == []
+        texts = await page.evaluate(
+            "writtenOn(document.querySelector('canvas')).texts.map(({ text }) => text)"
+        )
+    *times, batches, depth = texts
+    assert {"22:50", "22:55"} <= {*times}
+    assert (batches, depth) == ("all", "3")
+
+
 async def test_a_recording_is_drawn_and_says_that_it_is_one(
     browser: Browser, pages: dict[str, str]
 ) -> None:

@@ -217,9 +217,9 @@
     lane.replaceChildren(lane.firstElementChild, ...made);
   };
 
-  // To the moment of the page, unless a part was chosen.
+  // To the moment of the page, unless a part was chosen. Of a single point uPlot would show years.
   const span = (_, low, high) => {
-    const end = high === data.at_s.at(-1) ? data.now_s : high;
+    const end = high >= data.at_s.at(-1) ? data.now_s : high;
     return [end - low < SHORTEST_S ? end - SHORT_S : low, end];
   };
 
