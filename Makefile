@@ -8,7 +8,7 @@ ARGS ?=
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup engine engines local-build prerequisites browser page-picture page-pictures demo bench-tuner test test-fast test-cluster test-engine \
+.PHONY: help setup engine engines local-build prerequisites cluster-prerequisites browser page-picture page-pictures demo bench-tuner test test-fast test-cluster test-engine \
 	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants rbac-mutants one-by-one lint format verify regenerate known-names constraints dist clean
 
 help: ## Print this help
@@ -17,11 +17,17 @@ help: ## Print this help
 prerequisites: ## Install what a bare Debian lacks (as root), or name the command that does
 	@sh tools/prerequisites.sh
 
+cluster-prerequisites:
+	@sh tools/prerequisites.sh cluster
+
+# pip's output is shown where it fails.
+PIP_LOG := $(VENV)/pip.log
 $(VENV)/.installed: pyproject.toml constraints.txt | prerequisites
-	@echo "==> the environment of the operator and of the checks ($(VENV))"
+	@echo "==> the Python environment, $(VENV) (once; about a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --upgrade pip
-	@$(BIN)/pip install -q -c constraints.txt -e . --group dev
+	@{ $(BIN)/pip install --disable-pip-version-check -c constraints.txt --upgrade pip \
+		&& $(BIN)/pip install -c constraints.txt -e . --group dev; } >$(PIP_LOG) 2>&1 \
+		|| { tail -n 20 $(PIP_LOG); exit 1; }
 	@touch $@
 
 browser: setup ## Install the browser that the tests of the page use (as root), or name the command
@@ -47,7 +53,7 @@ KUBERNETES ?=
 local-build: setup ## Get (once) the control plane that `fathom local` runs; KUBERNETES=1.34.1: that one
 	@$(BIN)/fathom local build $(if $(KUBERNETES),--version $(KUBERNETES))
 
-demo: setup ## The whole loop on this machine: a cluster, real vLLM, traffic, live depth
+demo: cluster-prerequisites setup ## The whole loop on this machine: a cluster, real vLLM, traffic, live depth
 	@$(BIN)/fathom local demo $(ARGS)
 
 bench-tuner: setup ## The tuner in simulated fleets, beside other policies and the clairvoyant

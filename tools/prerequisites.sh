@@ -1,8 +1,10 @@
 #!/bin/sh
-# Names, or as root on Debian installs, what Fathom's set-up needs from the system; with the argument
-# `browser` also what the tests of the page look at it with.
+# Names, or as root on Debian installs, what Fathom's set-up needs from the system. With the argument
+# `cluster` also what a local cluster needs, which is root, too; with `browser` also what the tests of
+# the page look at it with. Nothing is downloaded or built before.
 set -eu
 
+target=${1:-}
 missing=""
 need() { # need PACKAGE COMMAND...: PACKAGE is missing if COMMAND fails
 	package=$1
@@ -11,24 +13,39 @@ need() { # need PACKAGE COMMAND...: PACKAGE is missing if COMMAND fails
 }
 
 need python3-venv "${PYTHON:-python3}" -c 'import ensurepip, venv'
-need dpkg-dev sh -c 'command -v dpkg-source'
-need patch sh -c 'command -v patch'
-need xz-utils sh -c 'command -v xz'
-need iproute2 sh -c 'command -v ip'
-need util-linux sh -c 'command -v unshare && command -v nsenter'
 need git sh -c 'command -v git'
 need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
-if [ "${1:-}" = browser ]; then
+if [ "$target" = browser ]; then
 	need chromium sh -c 'command -v chromium'
 	need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 fi
-[ -z "$missing" ] && exit 0
+# Most targets lead to a cluster, but without root none does.
+if [ "$target" = cluster ] || [ "$(id -u)" -eq 0 ]; then
+	need iproute2 sh -c 'command -v ip'
+	need util-linux sh -c 'command -v unshare && command -v nsenter'
+	if command -v apt-get >/dev/null; then
+		# For a control plane that is compiled from Debian's source package.
+		need dpkg-dev sh -c 'command -v dpkg-source'
+		need patch sh -c 'command -v patch'
+		need xz-utils sh -c 'command -v xz'
+	fi
+fi
 
 install="apt-get install --no-install-recommends$missing"
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-	echo "Missing on this machine:$missing. Install them, as root, with: $install" >&2
-	exit 1
+	status=0
+	if [ -n "$missing" ]; then
+		echo "Missing on this machine:$missing. Install them, as root, with: $install" >&2
+		status=1
+	fi
+	if [ "$target" = cluster ] && [ "$(id -u)" -ne 0 ]; then
+		echo "A local cluster gives each pod a network namespace and mounts, which needs root." \
+			"Nothing was downloaded. Run: sudo --preserve-env env \"PATH=\$PATH\" make demo" >&2
+		status=1
+	fi
+	exit "$status"
 fi
+[ -z "$missing" ] && exit 0
 echo "==> installing$missing"
 apt-get update -q >/dev/null
 # shellcheck disable=SC2086 # the list is meant to be split

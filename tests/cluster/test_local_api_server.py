@@ -6,16 +6,17 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from local_cluster.control_plane.api_server import api_server
 from local_cluster.control_plane.binaries import ASSETS
-from local_cluster.control_plane.obtain import ensure_binaries, obtain_progress, present_binaries
+from local_cluster.control_plane.obtain import ensure_binaries, present_binaries
 from local_cluster.errors import LocalClusterError
 from local_cluster.kube import KubeApi, connect
+from local_cluster.progress import setup_progress
 
 pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
 def assets(monkeypatch: pytest.MonkeyPatch) -> None:
-    with obtain_progress() as progress:
+    with setup_progress() as progress:
         binaries = ensure_binaries(progress)
     assert present_binaries() == binaries
     monkeypatch.setenv(ASSETS, str(binaries.directory))

@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import psutil
 
-from fathom.engine.depth import depth_at
 from local_cluster.cluster import LocalCluster
 from local_cluster.control_plane.audit import AuditEvent, read_events
-from local_cluster.demo.fleet import DemoFleet
 from local_cluster.demo.stage import OPERATOR_NAMESPACE
 
 GUARD_SECONDS = 1500.0
@@ -30,15 +28,6 @@ def by_operator(cluster: LocalCluster, since: dt.datetime | None = None) -> list
 
 def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
-
-
-async def depth_in_force(fleet: DemoFleet, batch: int) -> int | None:
-    """Depth at a batch that every engine reports; None while they lag."""
-    document = await fleet.document()
-    counters = await fleet.counters()
-    if any(pod.depth_generation < document.generation for pod in counters):
-        return None
-    return depth_at(document.schedule, batch)
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> float:

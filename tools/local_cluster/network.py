@@ -9,7 +9,7 @@ import ipaddress
 import json
 import os
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,6 +19,9 @@ COMMAND_SECONDS = 10.0
 LAST_RESORT_METRIC = 4_000_000
 MAX_CLUSTERS = 64
 FIRST_POD_HOST = 16
+ALL_PODS = "10.244.0.0/16"
+ALL_SERVICES = "10.96.0.0/16"
+PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"})
 
 
 class ClusterNetwork(BaseModel):
@@ -103,6 +106,25 @@ def delete_network(network: ClusterNetwork) -> None:
             )
 
 
+def way_past_proxies(environment: Mapping[str, str]) -> str:
+    """What lets kubectl, Helm and browsers reach the clusters where a proxy leads out.
+
+    Returns:
+        A sentence with the command; empty where there is no proxy, or it is kept out already.
+    """
+    proxies = sorted(name for name in environment if name.upper() in PROXIES and environment[name])
+    name = "no_proxy" if "no_proxy" in environment else "NO_PROXY"
+    kept_out = [each.strip() for each in environment.get(name, "").split(",") if each.strip()]
+    missing = [each for each in (ALL_PODS, ALL_SERVICES) if each not in kept_out]
+    if not proxies or not missing or "*" in kept_out:
+        return ""
+    return (
+        f"{' and '.join(proxies)} lead{'s' if len(proxies) == 1 else ''} to a proxy: downloads "
+        "take it, and clusters are on this machine. For kubectl, Helm and a browser: "
+        f"export {name}={','.join((*kept_out, *missing))}"
+    )
+
+
 def require_root() -> None:
     """Checks for the privilege that namespaces and interfaces need.
 
@@ -111,8 +133,8 @@ def require_root() -> None:
     """
     if os.geteuid() != 0:
         raise LocalClusterError(
-            "`fathom local` gives each pod a network namespace, which needs root. Run it as root, "
-            "for example with `sudo --preserve-env`."
+            "`fathom local` gives each pod a network namespace and mounts, which needs root. Run "
+            'it as root, for example with: sudo --preserve-env env "PATH=$PATH" fathom local …'
         )
 
 

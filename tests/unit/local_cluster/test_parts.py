@@ -1,7 +1,9 @@
 """Parsing and deciding around the cluster, without any cluster."""
 
+import ipaddress
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -9,13 +11,21 @@ import pytest
 
 from local_cluster.cluster import is_in_use, why_not_ours
 from local_cluster.control_plane.apt_sources import (
+    is_debian,
     with_source_lines,
     with_source_stanzas,
     write_private_sources,
 )
 from local_cluster.control_plane.audit import read_events
 from local_cluster.errors import LocalClusterError
-from local_cluster.network import ClusterNetwork
+from local_cluster.network import (
+    ALL_PODS,
+    ALL_SERVICES,
+    MAX_CLUSTERS,
+    ClusterNetwork,
+    way_past_proxies,
+)
+from local_cluster.prerequisites import require_all
 from local_cluster.processes import ProcessRecord, start_daemon, stop_processes, this_process
 from local_cluster.service_proxy import Target, service_targets
 from local_cluster.state import ClusterState, cluster_directory
@@ -58,6 +68,60 @@ def test_other_systems_are_told_what_to_do(tmp_path: Path) -> None:
     release.write_text("ID=fedora\nVERSION_CODENAME=x\n")
     with pytest.raises(LocalClusterError, match="this is not Debian"):
         write_private_sources(tmp_path / "apt", etc_apt=tmp_path, os_release=release)
+
+
+def test_debian_is_what_its_release_file_says(tmp_path: Path) -> None:
+    release = tmp_path / "os-release"
+    assert not is_debian(release)
+    release.write_text("ID=ubuntu\nID_LIKE=debian\nVERSION_CODENAME=noble\n")
+    assert not is_debian(release)
+    release.write_text('ID=debian\nVERSION_CODENAME="bookworm"\n')
+    assert is_debian(release)
+
+
+@pytest.mark.parametrize(
+    ("environment", "command"),
+    [
+        ({}, None),
+        ({"HTTPS_PROXY": ""}, None),
+        ({"HTTPS_PROXY": "http://p:1"}, "export NO_PROXY=10.244.0.0/16,10.96.0.0/16"),
+        (
+            {"http_proxy": "http://p:1", "no_proxy": "localhost, .corp"},
+            "export no_proxy=localhost,.corp,10.244.0.0/16,10.96.0.0/16",
+        ),
+        (
+            {"ALL_PROXY": "socks5://p:1", "NO_PROXY": "10.96.0.0/16"},
+            "export NO_PROXY=10.96.0.0/16,10.244.0.0/16",
+        ),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "10.96.0.0/16,10.244.0.0/16"}, None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "*"}, None),
+    ],
+)
+def test_a_proxy_is_kept_out_of_the_clusters_by_a_command(
+    environment: dict[str, str], command: str | None
+) -> None:
+    way = way_past_proxies(environment)
+    if command is None:
+        assert way == ""
+    else:
+        assert way.endswith(command)
+        assert way.startswith(next(iter(environment)))
+
+
+def test_the_networks_of_all_clusters_are_what_proxies_keep_out() -> None:
+    for index in range(MAX_CLUSTERS):
+        network = ClusterNetwork(index=index)
+        assert network.pods.subnet_of(ipaddress.IPv4Network(ALL_PODS))
+        assert network.services.subnet_of(ipaddress.IPv4Network(ALL_SERVICES))
+
+
+def test_every_check_is_made_before_anything_is_done() -> None:
+    def fails(why: str) -> None:
+        raise LocalClusterError(why)
+
+    with pytest.raises(LocalClusterError, match=r"^no root\nno ip$"):
+        require_all(partial(fails, "no root"), lambda: None, partial(fails, "no ip"))
+    require_all(lambda: None)
 
 
 def audit_line(**fields: object) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from local_cluster.control_plane.binaries import API_SERVER
 from local_cluster.control_plane.components import ControlPlane, start_control_plane
-from local_cluster.control_plane.obtain import ensure_binaries, obtain_progress
+from local_cluster.control_plane.obtain import ensure_binaries
+from local_cluster.progress import setup_progress
 
 SERVICES = ipaddress.IPv4Network("10.96.0.0/16")
 """Room for a Service of each of some thousand resources."""
@@ -25,7 +26,7 @@ async def api_server() -> AsyncIterator[ControlPlane]:
     Raises:
         LocalClusterError: it cannot be built or does not start.
     """
-    with obtain_progress() as progress:
+    with setup_progress() as progress:
         binaries = await asyncio.to_thread(ensure_binaries, progress, programs=API_SERVER)
     with tempfile.TemporaryDirectory(prefix="fathom-api-server-") as directory:
         plane = await start_control_plane(

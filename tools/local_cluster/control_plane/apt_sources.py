@@ -82,13 +82,25 @@ def _serves(suite: str, codename: str) -> bool:
     return suite == codename or suite.startswith(f"{codename}-")
 
 
-def _codename(os_release: Path) -> str:
+def is_debian(os_release: Path = OS_RELEASE) -> bool:
+    """Whether this machine runs a release of Debian."""
+    return _release(os_release) is not None
+
+
+def _release(os_release: Path) -> str | None:
+    """The codename of the machine's Debian, such as bookworm."""
     text = os_release.read_text() if os_release.is_file() else ""
     found = re.search(r"^VERSION_CODENAME=\"?(\w+)\"?$", text, re.MULTILINE)
-    if found is None or not re.search(r"^ID=\"?debian\"?$", text, re.MULTILINE):
+    debian = re.search(r"^ID=\"?debian\"?$", text, re.MULTILINE)
+    return found[1] if found and debian else None
+
+
+def _codename(os_release: Path) -> str:
+    found = _release(os_release)
+    if found is None:
         raise LocalClusterError(
             "The control plane is built from Debian 12's source packages, and this is not Debian. "
             "Run it in a Debian 12 container or machine, or set KUBEBUILDER_ASSETS to a folder "
             "with etcd, kube-apiserver, kube-controller-manager and kube-scheduler."
         )
-    return found[1]
+    return found

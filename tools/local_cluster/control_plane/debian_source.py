@@ -49,6 +49,8 @@ class DebianSource:
     """What Debian's packages give, in a workspace that is empty at first."""
 
     workspace: Path
+    downloads: Path
+    """Where packages are kept; one that an earlier attempt fetched is not fetched again."""
     progress: Progress
 
     @property
@@ -58,10 +60,6 @@ class DebianSource:
     @property
     def packages(self) -> Path:
         return self.workspace / "packages"
-
-    @property
-    def downloads(self) -> Path:
-        return self.workspace / "downloads"
 
     @property
     def output(self) -> Path:
@@ -89,7 +87,7 @@ class DebianSource:
         """
         require_programs({name: PREREQUISITES[name] for name in ("apt-get", "dpkg")})
         apt = self._read_lists()
-        task = self._start("Downloading etcd (Debian's package)")
+        task = self._start("Kubernetes: downloading etcd (Debian's package)")
         self._apt(apt, "download", ETCD_PACKAGE)
         self._unpack_packages()
         self._finish(task)
@@ -101,21 +99,26 @@ class DebianSource:
 
     def _download(self) -> str:
         apt = self._read_lists()
-        task = self._start("Downloading Go, etcd and the Kubernetes source (125 MB)")
+        task = self._start("Kubernetes: downloading its source, Go and etcd (125 MB)")
         self._apt(apt, "download", *PACKAGES)
         self._apt(apt, "--download-only", "source", "kubernetes")
         self._finish(task)
-        description = next(self.downloads.glob("kubernetes_*.dsc"))
+        description = self._description()
         found = re.fullmatch(r"kubernetes_(.+)\.dsc", description.name)
         if found is None:
             raise LocalClusterError("apt-get fetched no kubernetes source package description.")
         return found[1]
 
+    def _description(self) -> Path:
+        """The newest source package: an older one may be an earlier attempt's."""
+        found = self.downloads.glob("kubernetes_*.dsc")
+        return max(found, key=lambda file: file.stat().st_mtime)
+
     def _read_lists(self) -> list[str]:
         """The `apt-get` that knows this machine's packages, those of sources too."""
-        task = self._start("Reading package lists")
+        task = self._start("Kubernetes: reading package lists")
         apt = write_private_sources(self.workspace / "apt")
-        self.downloads.mkdir()
+        self.downloads.mkdir(exist_ok=True)
         self._apt(apt, "update")
         self._finish(task)
         return apt
@@ -128,10 +131,10 @@ class DebianSource:
             self._call(["dpkg", "-x", package, self.packages], timeout=UNPACK_SECONDS)
 
     def _unpack(self) -> None:
-        task = self._start("Unpacking")
+        task = self._start("Kubernetes: unpacking")
         self._unpack_packages()
         self.tree.parent.mkdir(parents=True)
-        description = next(self.downloads.glob("kubernetes_*.dsc"))
+        description = self._description()
         self._call(
             ["dpkg-source", "--no-check", "-x", description, self.tree], timeout=UNPACK_SECONDS
         )
@@ -165,7 +168,7 @@ class DebianSource:
         source.write_text(text.replace(outdated, "if data == nil {"))
 
     def _generate_openapi(self) -> None:
-        task = self._start("Generating the OpenAPI definitions")
+        task = self._start("Kubernetes: generating the OpenAPI definitions")
         generator = self.workspace / "openapi-gen"
         self._go("build", "-o", str(generator), "./vendor/k8s.io/kube-openapi/cmd/openapi-gen")
         tagged = ",".join(f"{IMPORT_PATH}/{folder}" for folder in _openapi_folders(self.tree))
@@ -201,7 +204,7 @@ class DebianSource:
         targets = [f"./cmd/{command}" for command in KUBERNETES]
         self.output.mkdir()
         total = len(self._go("list", "-deps", *targets).splitlines())
-        task = self.progress.add_task("Compiling Kubernetes", total=total)
+        task = self.progress.add_task("Kubernetes: compiling", total=total)
         command = [
             str(self._go_program),
             *("build", "-v", "-ldflags", " ".join(flags), "-o", f"{self.output}/"),

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from local_cluster.control_plane.binaries import (
+    ASSETS,
     CONTROL_PLANE,
     Binaries,
     assets_binaries,
@@ -18,24 +18,20 @@ from local_cluster.control_plane.binaries import (
     prefer,
     publish,
 )
-from local_cluster.control_plane.debian_source import DebianSource
-from local_cluster.control_plane.release import ADDRESS, VERSION, ReleaseError, download_release
+from local_cluster.control_plane.debian_source import PREREQUISITES, DebianSource
+from local_cluster.control_plane.release import (
+    ADDRESS,
+    VERSION,
+    ReleaseError,
+    download_programs,
+    released_programs,
+)
 from local_cluster.errors import LocalClusterError
 from local_cluster.paths import cache_dir
+from local_cluster.prerequisites import require_programs
 
-Debian = Callable[[Path, Progress], DebianSource]
-"""What Debian's packages give, in an empty workspace."""
-
-
-def obtain_progress(console: Console | None = None) -> Progress:
-    """What shows how far a download or a build is."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        console=console or Console(stderr=True),
-    )
+Debian = Callable[[Path, Path, Progress], DebianSource]
+"""What Debian's packages give, in an empty workspace, by a folder of downloads that is kept."""
 
 
 def present_binaries(programs: Sequence[str] = CONTROL_PLANE) -> Binaries | None:
@@ -45,6 +41,27 @@ def present_binaries(programs: Sequence[str] = CONTROL_PLANE) -> Binaries | None
         LocalClusterError: the variable is set, and a program is missing there.
     """
     return assets_binaries(programs) or cached_binaries()
+
+
+def check_obtainable(*, debian: bool) -> None:
+    """Checks that there is a control plane, or that this machine has what it takes to get one.
+
+    Args:
+        debian: whether this is Debian, whose packages have all that is missing.
+
+    Raises:
+        LocalClusterError: neither; the message says what to install.
+    """
+    if present_binaries() is not None:
+        return
+    if debian:
+        require_programs(PREREQUISITES)
+    elif shutil.which("etcd") is None:
+        raise LocalClusterError(
+            "A release of Kubernetes holds no etcd, there is none on PATH, and this is not Debian, "
+            f"whose package would be taken: install etcd, or set {ASSETS} to a folder with "
+            f"{', '.join(CONTROL_PLANE)}."
+        )
 
 
 def ensure_binaries(
@@ -66,7 +83,7 @@ def ensure_binaries(
         programs: those that are needed, where `KUBEBUILDER_ASSETS` names a folder.
         version: the release that it has to be, such as 1.34.1; it is cached, downloaded, or nothing
             is. Clusters are made of it from now on.
-        address: of the releases, see `release.download_release`.
+        address: of the releases, see `release.released_programs`.
         debian: what has Debian's packages.
 
     Raises:
@@ -82,25 +99,33 @@ def ensure_binaries(
             if version is not None:
                 prefer(found)
             return found
+        # Kept until there is a control plane: the next attempt continues with what is there.
+        downloads = root / ".downloads"
+        downloads.mkdir(exist_ok=True)
         try:
-            return _download(version or VERSION, root, progress, address, debian)
+            with _workspace(root) as workspace:
+                source = debian(workspace, downloads, progress)
+                found = _download(version or VERSION, root, source, address)
         except ReleaseError as error:
             if version is not None:
                 raise
-            progress.console.print(f"{error} Building from Debian's source package instead.")
-        with _workspace(root) as workspace:
-            return debian(workspace, progress).build(root)
+            progress.console.print(
+                f"{error} Building from Debian's source package instead.", soft_wrap=True
+            )
+            with _workspace(root) as workspace:
+                found = debian(workspace, downloads, progress).build(root)
+        shutil.rmtree(downloads)
+        return found
 
 
-def _download(
-    version: str, root: Path, progress: Progress, address: str, debian: Debian
-) -> Binaries:
-    with _workspace(root) as workspace:
-        source = debian(workspace, progress)
-        source.output.mkdir()
-        download_release(version, source.output, progress, address)
-        shutil.copy2(_etcd(source), source.output / "etcd")
-        return publish(source.output, root, version)
+def _download(version: str, root: Path, debian: DebianSource, address: str) -> Binaries:
+    programs = released_programs(version, address)
+    folder = debian.downloads / f"kubernetes-{version}"
+    folder.mkdir(exist_ok=True)
+    # Before the rest, which is of no use without it.
+    shutil.copy2(_etcd(debian), folder / "etcd")
+    download_programs(programs, folder, debian.progress)
+    return publish(folder, root, version)
 
 
 def _etcd(debian: DebianSource) -> Path:

@@ -1,29 +1,33 @@
 """The commands of `fathom local` that need an engine."""
 
 import asyncio
+import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
-from local_cluster.control_plane.obtain import (
-    ensure_binaries,
-    obtain_progress,
-    present_binaries,
-)
-from local_cluster.demo.main import DemoFiles, run_demo
-from local_cluster.demo.phases import DemoTiming
-from local_cluster.demo.verdict import DemoOutcome, code_of
+from local_cluster.cluster import PREREQUISITES
+from local_cluster.control_plane.apt_sources import is_debian
+from local_cluster.control_plane.obtain import check_obtainable, ensure_binaries
+from local_cluster.demo.main import DemoOptions, run_demo
+from local_cluster.demo.verdict import DemoOutcome
 from local_cluster.engine.environment import DEFAULT_ENGINE_VERSION, EngineEnvironmentError
 from local_cluster.engine.model_pair import ModelPairError
 from local_cluster.engine.setup import engine_images, ensure_engine, simulated_image
 from local_cluster.errors import LocalClusterError, explained
 from local_cluster.helm import find_helm
+from local_cluster.images import Image
+from local_cluster.network import require_root, way_past_proxies
+from local_cluster.prerequisites import require_all, require_programs
+from local_cluster.progress import setup_progress
 
 PAGE: Final = Path("demo.html")
-PICTURES: Final = (".svg", ".png", ".pdf")
 _TERMINATED: Final = 128 + signal.SIGTERM
 
 
@@ -43,39 +47,54 @@ def demo_command(
     simulated: Annotated[
         bool, typer.Option(help="The simulated engine, even where real vLLM is installed.")
     ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Write the result as a picture here: .svg, .png or .pdf."),
-    ] = None,
     page: Annotated[
         Path, typer.Option(help="Keep the operator's page of the resource here, one HTML file.")
     ] = PAGE,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 3 where the machine is too noisy to tell.")
+        bool, typer.Option("--strict", help="Fail where the gain in speed cannot be told.")
     ] = False,
 ) -> None:
-    """The whole loop on this machine: live depth against static depth, with a verdict.
+    """The whole loop on this machine: depth follows the traffic, and how much that gains.
 
-    Exit code 0: nothing was refuted. 1: the tuner is slower or brings nothing, a request or a pod
-    was lost, or the demo could not run. 3: with --strict, the machine is too noisy to tell.
+    Exit code 0: depth followed the traffic, no request was lost, no pod restarted. 1: it did not,
+    or the demo could not run. With --strict the gain in speed counts, too: 1: tuned is slower than
+    static, 3: it cannot be told.
     """
     with explained():
         try:
-            outcome = _demo(Console(), simulated=simulated, files=DemoFiles(plot, page))
+            outcome = _demo(Console(), simulated=simulated, options=DemoOptions(page, strict))
         except asyncio.CancelledError as error:
             raise typer.Exit(_TERMINATED) from error
-    if exit_code := code_of(outcome, strict=strict):
-        raise typer.Exit(exit_code)
+    if outcome is not DemoOutcome.HELD:
+        raise typer.Exit(outcome.value)
 
 
-def _demo(console: Console, *, simulated: bool, files: DemoFiles) -> DemoOutcome:
-    plot = files.plot
-    if plot is not None and plot.suffix not in PICTURES:
-        raise LocalClusterError(f"--plot {plot}: end it in one of {', '.join(PICTURES)}.")
-    if present_binaries() is None:
-        console.print("Setting up (once): the control plane")
-        with obtain_progress(console) as progress:
-            ensure_binaries(progress)
-    find_helm()
-    images = (simulated_image(),) if simulated else engine_images(console.print)
-    return run_demo(console, DemoTiming(), images, files)
+def _demo(console: Console, *, simulated: bool, options: DemoOptions) -> DemoOutcome:
+    require_all(
+        require_root,
+        partial(require_programs, PREREQUISITES),
+        partial(check_obtainable, debian=is_debian()),
+    )
+    if way := way_past_proxies(os.environ):
+        console.print(way, soft_wrap=True, highlight=False)
+    return run_demo(console, _set_up(console, simulated=simulated), options)
+
+
+def _set_up(console: Console, *, simulated: bool) -> tuple[Image, ...]:
+    """Gets all that the demo runs, side by side; what is there already takes no time.
+
+    Returns:
+        What has to be added to the image table.
+    """
+    # One that fails keeps no other from being fetched for the next attempt.
+    with setup_progress(console) as progress, ThreadPoolExecutor() as threads:
+        plane = threads.submit(ensure_binaries, progress)
+        helm = threads.submit(find_helm, progress)
+        images = threads.submit(_images, progress, simulated=simulated)
+    for part in (plane, helm):
+        part.result()
+    return images.result()
+
+
+def _images(progress: Progress, *, simulated: bool) -> tuple[Image, ...]:
+    return (simulated_image(),) if simulated else engine_images(progress)

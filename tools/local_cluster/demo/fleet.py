@@ -84,6 +84,14 @@ class DemoFleet:
             )
         return document
 
+    async def depth_in_force(self, batch: int) -> int | None:
+        """The depth at a batch that every engine reports; None while one lags behind."""
+        document = await self.document()
+        counters = await self.counters()
+        if any(pod.depth_generation < document.generation for pod in counters):
+            return None
+        return depth_at(document.schedule, batch)
+
     async def counters(self) -> tuple[PodCounters, ...]:
         """What each pod's /metrics shows now."""
         return tuple(await asyncio.gather(*map(self._scrape, await self.pods())))

@@ -1,73 +1,64 @@
-"""`fathom local demo`: the whole loop on this machine, live depth against static depth."""
+"""`fathom local demo`: the whole loop on this machine, depth that follows the traffic."""
 
 import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from fathom.engine.depth import depth_at
+from fathom.times import duration
 from local_cluster.cluster import LocalCluster
 from local_cluster.demo import measure, verdict
-from local_cluster.demo.fleet import DemoFleet
 from local_cluster.demo.observe import observe
-from local_cluster.demo.page import save_page
-from local_cluster.demo.phases import PHASES, DemoTiming
-from local_cluster.demo.plot import write_plot
-from local_cluster.demo.stage import set_stage
-from local_cluster.demo.view import (
-    DemoView,
-    claim_lines,
-    summary_table,
-    sweep_table,
-)
-from local_cluster.engine.traffic import LoadGenerator, Phase
+from local_cluster.demo.page import page_url, save_page
+from local_cluster.demo.phases import SCENES, DemoTiming, Scene
+from local_cluster.demo.stage import DemoStage, set_stage
+from local_cluster.demo.stepping import stepping_seconds
+from local_cluster.demo.view import DemoView, claim_lines, speed_table
+from local_cluster.engine.traffic import LoadGenerator
+from local_cluster.errors import LocalClusterError
 from local_cluster.images import Image
 
 CLUSTER: Final = "demo"
+_POLL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class DemoFiles:
-    """What is written at the end; None: it is not."""
+class DemoOptions:
+    """What the user chooses."""
 
-    plot: Path | None = None
-    """The result as a picture."""
-    page: Path | None = None
-    """The operator's page of the resource."""
+    page: Path
+    """Where the operator's page of the resource is kept."""
+    strict: bool = False
+    """Whether it is a failure that the tuner's gain cannot be told."""
+    timing: DemoTiming = field(default_factory=DemoTiming)
 
 
 def run_demo(
-    console: Console,
-    timing: DemoTiming,
-    images: Sequence[Image] = (),
-    files: DemoFiles = DemoFiles(),
+    console: Console, images: Sequence[Image], options: DemoOptions
 ) -> verdict.DemoOutcome:
     """Run it all, and say what came of it.
 
     Args:
         console: to show it on.
-        timing: how long each part takes.
-        images: that the nodes have.
-        files: what to write besides.
+        images: that the nodes have besides the usual ones.
+        options: what the user chooses.
 
     Raises:
         LocalClusterError: the cluster, the operator or the engines did not come up, or ended.
         asyncio.CancelledError: SIGTERM or SIGHUP arrived; the cluster is gone, as at any end.
     """
-    return asyncio.run(_run(console, timing, images, files))
+    return asyncio.run(_run(console, images, options))
 
 
 async def _run(
-    console: Console,
-    timing: DemoTiming,
-    images: Sequence[Image],
-    files: DemoFiles,
+    console: Console, images: Sequence[Image], options: DemoOptions
 ) -> verdict.DemoOutcome:
     if (task := asyncio.current_task()) is not None:
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -78,51 +69,45 @@ async def _run(
             LocalCluster.start(CLUSTER, images=images) as cluster,
             set_stage(cluster, view.say) as stage,
         ):
-            return await _play(stage.fleet, view, console, timing, files)
+            return await _play(stage, view, console, options)
 
 
 async def _play(
-    fleet: DemoFleet,
-    view: DemoView,
-    console: Console,
-    timing: DemoTiming,
-    files: DemoFiles,
+    stage: DemoStage, view: DemoView, console: Console, options: DemoOptions
 ) -> verdict.DemoOutcome:
+    fleet = stage.fleet
     spec = (await fleet.resource())["spec"]
     static_depth: int = spec["speculation"]["tokens"]
-    deepest: int = spec["speculation"]["maxTokens"]
+    view.page(await page_url(fleet))
     async with (
         LoadGenerator(await fleet.service_url(), spec["model"]["id"]) as load,
-        _observed(fleet, view),
+        _observed(stage, view),
     ):
-        play = _Play(fleet, view, load, timing)
-        results: list[measure.PhaseResult] = []
-        for phase in PHASES:
-            results.append(await play.phase(phase, static_depth, verdict.bounds_to_decide(results)))
-        sweeps = [await play.sweep(phase, range(1, deepest + 1)) for phase in PHASES]
-        mixup = await play.mixup(verdict.worst_mixup(sweeps))
-        await fleet.pin(None)
+        play = _Play(stage, view, load, options.timing)
+        moves = [await play.scene(SCENES[0], static_depth)]
+        for scene in SCENES[1:]:
+            moves.append(await play.scene(scene, moves[-1].after))
+        comparisons = []
+        if all(move.as_asked for move in moves):
+            view.say(f"second act: how much faster that is than static depth {static_depth}")
+            comparisons = await play.second_act(static_depth)
         await load.stop()
-        served = await _served(fleet, load)
-    claims = verdict.claims(results, mixup, served)
-    ended = verdict.outcome(claims)
-    console.print(sweep_table(sweeps))
-    console.print(summary_table(results, sweeps, static_depth))
-    console.print(claim_lines(claims))
-    if files.plot is not None:
-        write_plot(results, sweeps, static_depth, files.plot)
-        console.print(f"Written: {files.plot}")
-    if files.page is not None:
-        console.print(await save_page(fleet, files.page), soft_wrap=True, highlight=False)
-    noisiest = max(pairs.scatter for pairs in (*(each.pairs for each in results), mixup.pairs))
-    console.print(verdict.last_word(ended, noisiest), soft_wrap=True, highlight=False)
+        served = await _served(stage, load)
+    loop = verdict.loop_claims(moves, served)
+    speed = verdict.speed_claims(comparisons)
+    ended = verdict.outcome(loop, speed, strict=options.strict)
+    if comparisons:
+        console.print(speed_table(comparisons, static_depth))
+    console.print(claim_lines((*loop, *speed)))
+    console.print(await save_page(fleet, options.page), soft_wrap=True, highlight=False)
+    console.print(verdict.last_word(ended, speed), soft_wrap=True, highlight=False)
     return ended
 
 
 @asynccontextmanager
-async def _observed(fleet: DemoFleet, view: DemoView) -> AsyncIterator[None]:
+async def _observed(stage: DemoStage, view: DemoView) -> AsyncIterator[None]:
     """Shows the fleet meanwhile. What fails within comes out as it is, not as a group."""
-    watching = asyncio.create_task(observe(fleet, view.frame))
+    watching = asyncio.create_task(observe(stage.fleet, view.frame))
     try:
         yield
     finally:
@@ -135,66 +120,83 @@ async def _observed(fleet: DemoFleet, view: DemoView) -> AsyncIterator[None]:
 class _Play:
     """The parts of the demo, on one fleet."""
 
-    fleet: DemoFleet
+    stage: DemoStage
     view: DemoView
     load: LoadGenerator
     timing: DemoTiming
 
-    async def phase(
-        self, phase: Phase, static_depth: int, bounds: tuple[float, ...]
-    ) -> measure.PhaseResult:
-        """The tuner against a static depth, until the bounds are decided."""
-        self._traffic(phase)
-        self.view.doing(f"the tuner adapts, {self.timing.adapt_seconds:.0f} s")
-        await asyncio.sleep(self.timing.adapt_seconds)
-        pairs = await self._compare(None, static_depth, bounds)
-        self.view.say(
-            f"tuned / static {static_depth}: [bold]{pairs.ratio}[/bold] "
-            f"({pairs.ratio.pairs} pairs of slices)"
-        )
-        await self.fleet.pin(None)
-        batch = max(1, round(phase.concurrency / len(await self.fleet.pods())))
-        return measure.PhaseResult(
-            phase, depth_at((await self.fleet.document()).schedule, batch), pairs
+    async def scene(self, scene: Scene, before: int) -> verdict.Move:
+        """Traffic until depth has gone where it asks, or the time for it is over."""
+        batch = await self._traffic(scene)
+        return await self._moved(
+            scene,
+            before,
+            self.timing.move_seconds,
+            f"waits for a {scene.asks.value} depth than {before} at batch {batch}",
         )
 
-    async def sweep(self, phase: Phase, depths: range) -> measure.SweepResult:
-        """A short look at every static depth."""
-        self._traffic(phase)
-        await asyncio.sleep(self.timing.settle_seconds)
-        return await measure.sweep(self.fleet, phase, depths, self.timing, self.view.doing)
+    async def second_act(self, static_depth: int) -> list[measure.Comparison]:
+        """The tuner against a static depth in each kind of traffic; the last one still runs."""
+        found = []
+        for scene in reversed(SCENES):
+            try:
+                found.append(await self._compare(scene, static_depth))
+            except LocalClusterError as error:
+                self.view.say(f"this comparison ended early: {error}")
+        return found
 
-    async def mixup(self, mixup: verdict.Mixup) -> verdict.MixupResult:
-        """What it costs to have another phase's depth, until that is decided."""
-        wrong, right = mixup.there.best, mixup.here.best
-        self._traffic(mixup.here.phase)
-        await asyncio.sleep(self.timing.settle_seconds)
-        pairs = await self._compare(wrong, right, (verdict.WRONG_DEPTH_BELOW,))
-        self.view.say(f"static {wrong} / static {right}: [bold]{pairs.ratio}[/bold]")
-        return verdict.MixupResult(mixup, pairs)
-
-    def _traffic(self, phase: Phase) -> None:
-        self.view.phase(phase)
-        self.load.set_phase(phase)
-
-    async def _compare(
-        self, ours: int | None, theirs: int, bounds: tuple[float, ...]
-    ) -> measure.Pairs:
-        return await measure.compare(
-            measure.slices(self.fleet, self.timing.slice_seconds),
-            ours,
-            theirs,
-            enough=partial(verdict.is_decided, bounds=bounds),
-            limit_seconds=self.timing.limit_seconds,
-            progress=self.view.doing,
+    async def _compare(self, scene: Scene, static_depth: int) -> measure.Comparison:
+        fleet = self.stage.fleet
+        await self._traffic(scene)
+        await self._moved(scene, static_depth, self.timing.adapt_seconds, "the tuner adapts")
+        slices = 2 * self.timing.pairs
+        tuned, static = await measure.in_turn(
+            measure.slices(fleet, self._stepping_seconds, self.timing.slice_seconds),
+            static_depth,
+            self.timing.pairs,
+            lambda taken: self.view.doing(f"compares: slice {taken + 1} of {slices}"),
         )
+        await fleet.pin(None)
+        depth = depth_at((await fleet.document()).schedule, await self._batch(scene))
+        return measure.Comparison(phase=scene.phase, depth=depth, tuned=tuned, static=static)
+
+    async def _traffic(self, scene: Scene) -> int:
+        """Sends this traffic from now on; returns its batch at each engine."""
+        batch = await self._batch(scene)
+        self.view.traffic(scene.phase, batch)
+        self.load.set_phase(scene.phase)
+        return batch
+
+    async def _batch(self, scene: Scene) -> int:
+        return max(1, round(scene.phase.concurrency / len(await self.stage.fleet.pods())))
+
+    async def _moved(self, scene: Scene, before: int, limit_s: float, doing: str) -> verdict.Move:
+        """Returns when depth has been where the scene asks for a while, or time is over."""
+        batch = await self._batch(scene)
+        began_s = moved_s = time.monotonic()
+        depth = before
+        while (now_s := time.monotonic()) < began_s + limit_s:
+            waited = f"{duration(now_s - began_s)} of {duration(limit_s)} at most"
+            self.view.doing(f"{doing} ({waited})")
+            found = await self.stage.fleet.depth_in_force(batch)
+            depth = depth if found is None else found
+            if not scene.asks.moved(before, depth):
+                moved_s = time.monotonic()
+            elif now_s >= moved_s + self.timing.stays_seconds:
+                break
+            await asyncio.sleep(_POLL_SECONDS)
+        return verdict.Move(scene=scene, before=before, after=depth, seconds=moved_s - began_s)
+
+    def _stepping_seconds(self) -> float | None:
+        kubelet = self.stage.cluster.kubelet.find()
+        return None if kubelet is None else stepping_seconds(kubelet)
 
 
-async def _served(fleet: DemoFleet, load: LoadGenerator) -> verdict.Served:
+async def _served(stage: DemoStage, load: LoadGenerator) -> verdict.Served:
     failed = [result for result in load.results if not result.ok]
     return verdict.Served(
         requests=len(load.results),
         failed=len(failed),
         first_error=failed[0].error if failed else "",
-        restarts=sum(pod.restarts for pod in await fleet.pods()),
+        restarts=sum(pod.restarts for pod in await stage.fleet.pods()),
     )

@@ -1,83 +1,84 @@
-"""The measurements: two depths in turn until it is clear, and a sweep of static depths."""
+"""The measurements: two depths in turn on the same pods."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from local_cluster.demo.compare import Ratio, scatter, sequential_ratio
+from local_cluster.demo.compare import Ratio, paired_ratio
 from local_cluster.demo.fleet import DemoFleet
 from local_cluster.demo.observe import token_rate
-from local_cluster.demo.phases import MISS_EACH, DemoTiming
 from local_cluster.engine.traffic import Phase
 from local_cluster.errors import LocalClusterError
 
-Progress = Callable[[str], None]
-Rate = Callable[[int | None], Awaitable[float]]
-"""Tokens per second of a slice from now on at a depth; None: as the tuner wants it."""
-
-_FIRST_LOOK_PAIRS = 2
+SteppingSeconds = Callable[[], float | None]
+"""Processor seconds of the stepping threads so far; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
-    """Slices in pairs, in tokens per second over all pods."""
+class Slice:
+    """What all pods generated in a few seconds at one depth."""
 
-    ours: tuple[float, ...]
-    theirs: tuple[float, ...]
-
-    @property
-    def ratio(self) -> Ratio:
-        """Ours over theirs; its interval holds though it was looked at after every pair."""
-        return sequential_ratio(self.ours, self.theirs, MISS_EACH)
-
-    @property
-    def scatter(self) -> float:
-        """By how much a pair differs from the others by chance, as a share."""
-        return scatter(self.ours, self.theirs)
+    tokens_per_second: float
+    tokens_per_thread_second: float | None
+    """By processor seconds of the threads in which the engines step; None: not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseResult:
-    """One phase's comparison of the tuner (ours) with the user's static depth (theirs)."""
+Measure = Callable[[int | None], Awaitable[Slice]]
+"""Takes a slice from now on at a depth; None: as the tuner wants it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The tuner and a static depth, in turn on the same pods."""
 
     phase: Phase
     depth: int
-    """Depth in force at this phase's batch, at the end."""
-    pairs: Pairs
+    """The tuner's, at this phase's batch."""
+    tuned: tuple[Slice, ...]
+    static: tuple[Slice, ...]
+
+    @property
+    def by_threads(self) -> bool:
+        """Whether the processor seconds of the stepping threads are known throughout."""
+        return all(
+            each.tokens_per_thread_second is not None for each in (*self.tuned, *self.static)
+        )
 
     @property
     def ratio(self) -> Ratio:
-        """Tuned over static."""
-        return self.pairs.ratio
+        """Tuned over static: by processor seconds where they are known, else by wall time."""
+        return paired_ratio(self.rates(self.tuned), self.rates(self.static))
+
+    def rates(self, slices: tuple[Slice, ...]) -> list[float]:
+        """What `ratio` compares, slice by slice."""
+        return [
+            each.tokens_per_thread_second
+            if self.by_threads and each.tokens_per_thread_second is not None
+            else each.tokens_per_second
+            for each in slices
+        ]
 
 
-@dataclass(frozen=True, slots=True)
-class SweepResult:
-    """Tokens per second of each static depth, for one phase."""
+def slices(fleet: DemoFleet, stepping_seconds: SteppingSeconds, seconds: float) -> Measure:
+    """Measures a fleet at a depth, as soon as the depth is in force."""
 
-    phase: Phase
-    rates: dict[int, float]
+    async def measure(depth: int | None) -> Slice:
+        await fleet.pin(depth)
+        return await _slice(fleet, stepping_seconds, seconds)
 
-    @property
-    def best(self) -> int:
-        """The depth with the highest rate."""
-        return max(self.rates, key=self.rates.__getitem__)
-
-    def loss(self, depth: int) -> float:
-        """Share of the best rate that is lost at `depth`."""
-        return 1 - self.rates[depth] / self.rates[self.best]
+    return measure
 
 
-async def rate_over(fleet: DemoFleet, seconds: float) -> float:
-    """Tokens per second over the next seconds.
+async def _slice(fleet: DemoFleet, stepping_seconds: SteppingSeconds, seconds: float) -> Slice:
+    """What is generated from now on.
 
     Raises:
-        LocalClusterError: a pod started anew, or went, while it was measured, or none served.
+        LocalClusterError: a pod started again, or went, while it was measured, or none served.
     """
-    before = await fleet.counters()
+    before, threads_before = await fleet.counters(), stepping_seconds()
     await asyncio.sleep(seconds)
-    rate = token_rate(before, await fleet.counters())
+    after, threads_after = await fleet.counters(), stepping_seconds()
+    rate = token_rate(before, after)
     if rate is None:
         raise LocalClusterError("A pod restarted while it was measured; nothing can be compared.")
     if rate <= 0:
@@ -85,61 +86,31 @@ async def rate_over(fleet: DemoFleet, seconds: float) -> float:
             f"No token was generated for {seconds:.0f} s under traffic; nothing can be compared. "
             "See the engines' output with `fathom local logs`."
         )
-    return rate
+    if threads_before is None or threads_after is None or threads_after <= threads_before:
+        return Slice(rate, None)
+    tokens = sum(
+        new.engine.generation_tokens - old.engine.generation_tokens
+        for old, new in zip(before, after, strict=True)
+    )
+    return Slice(rate, tokens / (threads_after - threads_before))
 
 
-def slices(fleet: DemoFleet, seconds: float) -> Rate:
-    """Measures a fleet at a depth, as soon as the depth is in force."""
+async def in_turn(
+    measure: Measure, static: int, pairs: int, taken: Callable[[int], None]
+) -> tuple[tuple[Slice, ...], tuple[Slice, ...]]:
+    """The tuner's slices and those of a static depth.
 
-    async def rate(depth: int | None) -> float:
-        await fleet.pin(depth)
-        return await rate_over(fleet, seconds)
+    The order is ABBA, so that a drift cancels.
 
-    return rate
-
-
-async def compare(
-    rate: Rate,
-    ours: int | None,
-    theirs: int | None,
-    *,
-    enough: Callable[[Ratio], bool],
-    limit_seconds: float,
-    progress: Progress = lambda _: None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Pairs:
-    """Two depths in turn on the same pods, until the interval is enough or time is up.
-
-    The order is ABBA, so that a drift cancels. At the limit the pair that has begun is finished;
-    there are two pairs at least.
+    Args:
+        measure: takes a slice.
+        static: the depth that the tuner is compared with.
+        pairs: how many slices of each.
+        taken: gets the number of slices taken so far, before each.
     """
-    until_s = clock() + limit_seconds
-    rates: dict[bool, list[float]] = {True: [], False: []}
-    pairs = Pairs((), ())
-    so_far = "no interval yet"
-    while True:
-        number = len(pairs.ours) + 1
-        for first in (True, False) if number % 2 else (False, True):
-            depth = ours if first else theirs
-            name = "tuned" if depth is None else f"static {depth}"
-            progress(f"pair {number}, {name}; so far {so_far}")
-            rates[first].append(await rate(depth))
-        pairs = Pairs(tuple(rates[True]), tuple(rates[False]))
-        if number < _FIRST_LOOK_PAIRS:
-            continue
-        so_far = str(pairs.ratio)
-        if enough(pairs.ratio) or clock() >= until_s:
-            return pairs
-
-
-async def sweep(
-    fleet: DemoFleet, phase: Phase, depths: range, timing: DemoTiming, progress: Progress
-) -> SweepResult:
-    """Every static depth, up and down again, so that a drift cancels; traffic must be running."""
-    rate = slices(fleet, timing.sweep_seconds)
-    rates: dict[int, list[float]] = {depth: [] for depth in depths}
-    for turn in range(timing.sweep_rounds):
-        for depth in depths if turn % 2 == 0 else reversed(depths):
-            progress(f"round {turn + 1}/{timing.sweep_rounds}: static {depth}")
-            rates[depth].append(await rate(depth))
-    return SweepResult(phase, {depth: sum(seen) / len(seen) for depth, seen in rates.items()})
+    found: dict[int | None, list[Slice]] = {None: [], static: []}
+    for pair in range(pairs):
+        for depth in (None, static) if pair % 2 == 0 else (static, None):
+            taken(sum(map(len, found.values())))
+            found[depth].append(await measure(depth))
+    return tuple(found[None]), tuple(found[static])

@@ -1,7 +1,6 @@
 """What there is to see, sampled every few seconds."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,27 +9,26 @@ from typing import Final
 import aiohttp
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom.engine.depth import summary
+from fathom.engine.depth import Schedule
 from fathom.measurement.counters import PodCounters
 from local_cluster.demo.fleet import DemoFleet
 
 _EVERY_SECONDS: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """One look at the fleet. None: not known at this moment."""
 
-    at_s: float
     tokens_per_second: float | None
     acceptance_length: float | None
-    depth: str
-    """Depths from the smallest batch to the largest."""
+    schedule: Schedule
+    """Depth by batch."""
     overridden_pods: int
-    generation: int
+    """Pods that are at another depth, to measure it."""
     tuning: str
     """Mode and state, from the resource's status."""
-    message: str
+    why: str
     """The last decision in words."""
 
 
@@ -52,14 +50,12 @@ async def _frame(
     status = (await fleet.resource()).get("status", {})
     tuning = status.get("tuning", {})
     return Frame(
-        at_s=time.time(),
         tokens_per_second=token_rate(before, after),
         acceptance_length=acceptance_length(before, after),
-        depth=summary(document.schedule),
+        schedule=document.schedule,
         overridden_pods=len(document.pods),
-        generation=document.generation,
         tuning=tuning.get("summary", ""),
-        message=(tuning.get("lastDecision") or {}).get("message", ""),
+        why=(tuning.get("lastDecision") or {}).get("message", ""),
     )
 
 

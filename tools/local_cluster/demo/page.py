@@ -14,6 +14,17 @@ _SERVICE: Final = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/services/fathom-page
 _WITHIN: Final = aiohttp.ClientTimeout(total=15)
 
 
+async def page_url(fleet: DemoFleet, view: str = "resources") -> str:
+    """Where the operator shows the resource; within reach of this machine alone.
+
+    Args:
+        fleet: whose resource.
+        view: `resources`, or `reports` for what can be kept as a file.
+    """
+    service = await fleet.api.request("GET", _SERVICE)
+    return f"http://{service['spec']['clusterIP']}/{view}/{fleet.namespace}/{fleet.name}"
+
+
 async def save_page(fleet: DemoFleet, file: Path) -> str:
     """Write what the operator shows of the resource.
 
@@ -21,9 +32,7 @@ async def save_page(fleet: DemoFleet, file: Path) -> str:
         What came of it, as a sentence: a page that cannot be had changes no verdict.
     """
     try:
-        service = await fleet.api.request("GET", _SERVICE)
-        address = service["spec"]["clusterIP"]
-        url = f"http://{address}/reports/{fleet.namespace}/{fleet.name}"
+        url = await page_url(fleet, "reports")
         async with fleet.http.get(url, timeout=_WITHIN, raise_for_status=True) as answer:
             await asyncio.to_thread(file.write_bytes, await answer.read())
     except (aiohttp.ClientError, ApiException, OSError, TimeoutError) as error:

@@ -1,22 +1,34 @@
-"""What the traffic does, and for how long each part is watched."""
+"""What the traffic does, what depth it asks for, and for how long each part lasts."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
-from local_cluster.demo.compare import CONFIDENCE
 from local_cluster.engine.language import EASY, HARD
 from local_cluster.engine.traffic import Phase
 
-PHASES: Final = (
-    Phase(EASY, concurrency=2),
-    Phase(HARD, concurrency=8),
-    Phase(EASY, concurrency=8),
-)
-"""Drafts for easy traffic are nearly always right, for hard traffic nearly never."""
 
-MISS_EACH: Final = (1 - CONFIDENCE) / (len(PHASES) + 1)
-"""Error of one comparison, so that those of a demo, one per phase and one of depths, are right
-all at once."""
+class Asks(Enum):
+    """Where traffic asks depth to go from where it is: the pair is built so."""
+
+    DEEPER = "deeper"
+    SHALLOWER = "shallower"
+
+    def moved(self, before: int, now: int) -> bool:
+        """Whether depth has gone that way."""
+        return now > before if self is Asks.DEEPER else now < before
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Traffic, and where it asks depth to go."""
+
+    phase: Phase
+    asks: Asks
+
+
+SCENES: Final = (Scene(Phase(EASY, 4), Asks.DEEPER), Scene(Phase(HARD, 4), Asks.SHALLOWER))
+"""Drafts for easy traffic are nearly always right, for hard traffic nearly never."""
 
 
 def title(phase: Phase) -> str:
@@ -24,21 +36,16 @@ def title(phase: Phase) -> str:
     return f"{phase.traffic.name} × {phase.concurrency}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DemoTiming:
-    """Lengths in seconds.
+    """Lengths in seconds."""
 
-    On a quiet machine about five minutes from the first request to the verdict, and where no
-    interval decides about a quarter of an hour.
-    """
-
-    adapt_seconds: float = 20.0
-    """After each change of traffic, before anything is compared."""
+    move_seconds: float = 300.0
+    """The most that depth is waited for in each scene: ten times what a quiet machine takes."""
+    stays_seconds: float = 10.0
+    """For so long depth has to be where the traffic asks."""
+    adapt_seconds: float = 60.0
+    """The most before a comparison, until the tuner's depth is another one than the static."""
     slice_seconds: float = 2.5
-    limit_seconds: float = 150.0
-    """The most for one comparison; most decide in a third of it."""
-    sweep_seconds: float = 2.0
-    """For each static depth, phase and round of the closing sweep."""
-    sweep_rounds: int = 1
-    settle_seconds: float = 3.0
-    """After traffic changed, before a sweep measures."""
+    pairs: int = 6
+    """Pairs of slices in each comparison."""

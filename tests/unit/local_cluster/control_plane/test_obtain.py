@@ -26,7 +26,11 @@ from local_cluster.control_plane.binaries import (
     publish,
 )
 from local_cluster.control_plane.debian_source import DebianSource
-from local_cluster.control_plane.obtain import ensure_binaries, present_binaries
+from local_cluster.control_plane.obtain import (
+    check_obtainable,
+    ensure_binaries,
+    present_binaries,
+)
 from local_cluster.control_plane.release import ARCHITECTURES, VERSION, ReleaseError
 from local_cluster.errors import LocalClusterError
 
@@ -166,7 +170,7 @@ def test_a_version_that_was_asked_for_is_had_or_nothing_is(
     had = functools.partial(ensure_binaries, shown, debian=NotAsked)
     releases.release(VERSION)
     had(address=releases.address)
-    with pytest.raises(ReleaseError, match=rf"v{OTHER}/.*kube-apiserver cannot be had: .*404"):
+    with pytest.raises(ReleaseError, match=rf"v{OTHER}/.*kube-apiserver cannot be fetched: .*404"):
         had(version=OTHER, address=releases.address)
     releases.release(OTHER)
     other = had(version=OTHER, address=releases.address)
@@ -186,12 +190,59 @@ def test_etcd_is_debians_where_the_machine_has_none(releases: Releases, shown: P
 
 
 @pytest.mark.usefixtures("no_programs")
-def test_without_any_etcd_it_says_what_to_install(releases: Releases, shown: Progress) -> None:
+def test_without_any_etcd_it_says_what_to_install_and_no_program_is_fetched(
+    releases: Releases, shown: Progress, cache: Path
+) -> None:
     releases.release(VERSION)
     with pytest.raises(
         LocalClusterError, match=r"install etcd, and try again\. Not on PATH: apt-get"
     ):
         ensure_binaries(shown, address=releases.address)
+    assert list(cache.rglob("kube*")) == [cache / ".downloads" / f"kubernetes-{VERSION}"]
+
+
+def test_what_was_fetched_is_kept_for_the_next_attempt(
+    releases: Releases, shown: Progress, cache: Path
+) -> None:
+    releases.release(VERSION)
+    last = releases.of(VERSION) / KUBERNETES[-1]
+    content = last.read_bytes()
+    last.unlink()
+    with pytest.raises(ReleaseError, match=r"kubectl cannot be fetched: .*404"):
+        ensure_binaries(shown, version=VERSION, address=releases.address)
+
+    last.write_bytes(content)
+    for fetched in KUBERNETES[:-1]:
+        # It cannot be fetched again.
+        (releases.of(VERSION) / fetched).unlink()
+    binaries = ensure_binaries(shown, version=VERSION, address=releases.address)
+
+    assert binaries.version() == VERSION
+    assert not (cache / ".downloads").exists()
+
+
+class TestBeforeAnythingIsFetched:
+    """What a machine has to have where there is no control plane yet."""
+
+    @pytest.mark.usefixtures("no_programs")
+    def test_debian_needs_what_compiles_its_source(self) -> None:
+        with pytest.raises(LocalClusterError, match=r"Not on PATH: .*dpkg-source.*apt-get install"):
+            check_obtainable(debian=True)
+
+    @pytest.mark.usefixtures("no_programs")
+    def test_another_system_needs_an_etcd(self) -> None:
+        with pytest.raises(LocalClusterError, match=rf"this is not Debian.* set {ASSETS} to a"):
+            check_obtainable(debian=False)
+
+    def test_an_etcd_on_path_is_enough(self) -> None:
+        check_obtainable(debian=False)
+
+    @pytest.mark.usefixtures("no_programs")
+    def test_a_control_plane_that_is_there_needs_nothing(self, cache: Path) -> None:
+        plane = cache / f"{VERSION}-r{RECIPE}-any"
+        plane.mkdir(parents=True)
+        (plane / COMPLETE_MARK).touch()
+        check_obtainable(debian=False)
 
 
 class TestOwnFolder:

