@@ -18,16 +18,14 @@ _EVERY_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One look at the fleet. None: not known at this moment."""
+    """The fleet at one moment."""
 
     tokens_per_second: float | None
-    acceptance_length: float | None
+    """None: not known at this moment."""
     schedule: Schedule
     """Depth by batch."""
     overridden_pods: int
     """Pods that are at another depth, to measure it."""
-    tuning: str
-    """Mode and state, from the resource's status."""
     why: str
     """The last decision in words."""
 
@@ -47,14 +45,11 @@ async def _frame(
     fleet: DemoFleet, before: tuple[PodCounters, ...], after: tuple[PodCounters, ...]
 ) -> Frame:
     document = await fleet.document()
-    status = (await fleet.resource()).get("status", {})
-    tuning = status.get("tuning", {})
+    tuning = (await fleet.resource()).get("status", {}).get("tuning", {})
     return Frame(
         tokens_per_second=token_rate(before, after),
-        acceptance_length=acceptance_length(before, after),
         schedule=document.schedule,
         overridden_pods=len(document.pods),
-        tuning=tuning.get("summary", ""),
         why=(tuning.get("lastDecision") or {}).get("message", ""),
     )
 
@@ -72,16 +67,6 @@ def token_rate(before: tuple[PodCounters, ...], after: tuple[PodCounters, ...]) 
         (new.engine.generation_tokens - old.engine.generation_tokens) / (new.at_s - old.at_s)
         for old, new in pairs
     )
-
-
-def acceptance_length(
-    before: tuple[PodCounters, ...], after: tuple[PodCounters, ...]
-) -> float | None:
-    """Tokens per verification step, by vLLM's own counters; None if nothing was drafted."""
-    pairs = _same_pods(before, after)
-    drafts = sum(new.engine.drafts - old.engine.drafts for old, new in pairs)
-    accepted = sum(new.engine.accepted_tokens - old.engine.accepted_tokens for old, new in pairs)
-    return 1 + accepted / drafts if drafts > 0 else None
 
 
 def _same_pods(

@@ -51,6 +51,7 @@ async def set_stage(cluster: LocalCluster, say: Say) -> AsyncIterator[DemoStage]
         say(f"kubectl apply -f {EXAMPLE.relative_to(REPOSITORY)}")
         await create_namespace(stage.api, NAMESPACE)
         await create(stage.fleet, _example())
+        say("two engines start: a minute or two")
         await wait_ready(stage.fleet, say)
         yield stage
 

@@ -45,8 +45,6 @@ class DemoView:
         self._started_s = clock()
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live.start()
         return self
 
     def __exit__(
@@ -71,6 +69,8 @@ class DemoView:
     def traffic(self, phase: Phase, batch: int) -> None:
         """The traffic has changed; so many of its requests share a step."""
         self._phase, self._batch = title(phase), batch
+        if self._console.is_terminal:
+            self._live.start()
         right = 1 - phase.traffic.hard_share
         self.say(
             f"[bold]traffic: {self._phase}[/bold] requests in flight, {batch} at each engine; "
@@ -98,7 +98,7 @@ class DemoView:
             self._live.update(self.panel())
         elif self._frame is not None and self._clock() - self._line_at_s > LINE_EVERY_SECONDS:
             self._line_at_s = self._clock()
-            self.say(f"{self._phase}: {_line(self._frame)}; {self._doing}")
+            self.say("; ".join(filter(None, (f"{self._phase}: {_line(self._frame)}", self._doing))))
 
     def panel(self) -> Panel:
         """Everything at this moment."""

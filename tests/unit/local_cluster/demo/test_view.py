@@ -35,10 +35,8 @@ def shown(on: Console) -> str:
 def frame(tokens_per_second: float = 812.0, why: str = "") -> Frame:
     return Frame(
         tokens_per_second=tokens_per_second,
-        acceptance_length=3.9,
         schedule=SCHEDULE,
         overridden_pods=0,
-        tuning="Auto/Learning",
         why=why,
     )
 
