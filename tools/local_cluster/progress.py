@@ -22,6 +22,8 @@ from fathom.times import duration
 
 LINE_EVERY_SECONDS: Final = 20.0
 """Between two lines of a task that is at the same step."""
+_MEAN_SECONDS: Final = 3600.0
+"""The time that is left follows from the mean speed since a task began: steps differ."""
 _POLL_SECONDS: Final = 0.5
 
 
@@ -37,6 +39,7 @@ def setup_progress(console: Console | None = None) -> Iterator[Progress]:
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
+        speed_estimate_period=_MEAN_SECONDS,
     )
     if console.is_terminal:
         with progress:

@@ -51,14 +51,14 @@ def demo_command(
         Path, typer.Option(help="Keep the operator's page of the resource here, one HTML file.")
     ] = PAGE,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail where the gain in speed cannot be told.")
+        bool, typer.Option("--strict", help="Fail if the gain in speed is not clear.")
     ] = False,
 ) -> None:
     """The whole loop on this machine: depth follows the traffic, and how much that gains.
 
     Exit code 0: depth followed the traffic, no request was lost, no pod restarted. 1: it did not,
     or the demo could not run. With --strict the gain in speed counts, too: 1: tuned is slower than
-    static, 3: it cannot be told.
+    static, 3: which one is faster is not clear.
     """
     with explained():
         try:

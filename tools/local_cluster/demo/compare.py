@@ -80,16 +80,6 @@ def sequential_ratio(
     return Ratio(math.exp(middle), math.exp(middle - half), math.exp(middle + half), pairs)
 
 
-def scatter(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """By how much the ratio of one pair differs from the mean of all, as a share of it.
-
-    Raises:
-        ValueError: as `sequential_ratio`.
-    """
-    _, error = _mean_and_error(ours, theirs)
-    return math.expm1(error * math.sqrt(len(ours)))
-
-
 def _mean_and_error(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
     """Mean of the logarithm of the ratio, and the mean's standard error."""
     if len(ours) != len(theirs) or len(ours) < _FEWEST_PAIRS:

@@ -36,7 +36,7 @@ class DemoOptions:
     page: Path
     """Where the operator's page of the resource is kept."""
     strict: bool = False
-    """Whether it is a failure that the tuner's gain cannot be told."""
+    """Whether the second act counts, too."""
     timing: DemoTiming = field(default_factory=DemoTiming)
 
 

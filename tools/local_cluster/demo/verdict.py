@@ -17,12 +17,12 @@ class DemoOutcome(IntEnum):
     REFUTED = 1
     """Depth did not follow traffic, or a request or a pod was lost."""
     TOO_NOISY = 3
-    """The loop worked; whether the tuner is faster than the static depth cannot be told."""
+    """The loop worked; whether the tuner is faster than the static depth is not clear."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim and whether it held. None: cannot be told."""
+    """One claim and whether it held. None: not clear."""
 
     text: str
     holds: bool | None
@@ -78,7 +78,7 @@ def outcome(loop: Iterable[Claim], speed: Sequence[Claim], *, strict: bool) -> D
     Args:
         loop: whether the loop worked.
         speed: whether the tuner is faster; empty: it was not compared.
-        strict: whether these count, and one that cannot be told is a failure.
+        strict: whether these count, and one that is not clear is a failure.
     """
     if not all(claim.holds for claim in loop):
         return DemoOutcome.REFUTED
@@ -97,9 +97,8 @@ def last_word(ended: DemoOutcome, speed: Sequence[Claim]) -> str:
             return "Not everything held (exit code 1): see ✘ above."
         case DemoOutcome.TOO_NOISY:
             return (
-                "Depth followed the traffic. By how much that is faster cannot be told here, which "
-                "is a failure with --strict (exit code 3): see ? above. Run it when less else runs "
-                "on this machine."
+                "Depth followed the traffic. Whether that is faster is not clear (see ? above), which "
+                "is a failure with --strict (exit code 3). Run it again when less else runs here."
             )
         case DemoOutcome.HELD if all(claim.holds for claim in speed):
             return "Depth followed the traffic (exit code 0)."
@@ -132,4 +131,4 @@ def _faster(comparison: Comparison) -> Claim:
         return Claim(text, holds=True)
     if ratio.high < 1:
         return Claim(text, holds=False)
-    return Claim(f"{text}: which one is faster cannot be told", holds=None)
+    return Claim(f"{text}: which one is faster is not clear", holds=None)

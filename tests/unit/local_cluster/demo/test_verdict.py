@@ -70,7 +70,7 @@ def test_a_loop_that_worked_is_enough_however_noisy_the_machine(
         ((), DemoOutcome.TOO_NOISY),
     ],
 )
-def test_with_strict_what_cannot_be_told_is_a_failure(
+def test_with_strict_what_is_not_clear_is_a_failure(
     comparisons: tuple[Comparison, ...], code: DemoOutcome
 ) -> None:
     assert ended(*comparisons, strict=True) is code
@@ -112,7 +112,7 @@ def test_a_gain_is_a_number_with_its_bounds_and_says_when_it_decides_nothing() -
     assert (faster.holds, slower.holds, unclear.holds) == (True, False, None)
     assert faster.text.startswith("hard × 4: 1.3")
     assert "times the tokens of the static depth (95 %: 1.2" in faster.text
-    assert unclear.text.endswith(": which one is faster cannot be told")
+    assert unclear.text.endswith(": which one is faster is not clear")
 
 
 def test_the_last_word_names_the_exit_code() -> None:

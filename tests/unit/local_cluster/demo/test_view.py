@@ -128,7 +128,7 @@ def test_where_processor_seconds_are_not_known_wall_time_is_shown_once() -> None
     assert shown(on).count("832") == 1
 
 
-def test_what_could_not_be_told_is_marked_as_neither_held_nor_refuted() -> None:
+def test_what_is_not_clear_is_marked_as_neither_held_nor_refuted() -> None:
     on = console()
     on.print(claim_lines([Claim(str(holds), holds) for holds in (True, False, None)]))
     assert shown(on).splitlines() == ["✔ True", "✘ False", "? None"]

@@ -9,6 +9,7 @@ from rich.progress import Progress
 from local_cluster.engine.environment import (
     CONSTRAINTS,
     EngineEnvironmentError,
+    _Steps,
     ensure_engine_environment,
     wheel_requirements,
 )
@@ -66,5 +67,28 @@ def test_a_failed_step_is_said_with_the_end_of_its_output(
     ):
         ensure_engine_environment(tmp_path / "cache", progress=progress)
     (task,) = progress.tasks
-    assert task.description == "vLLM 0.32.0: downloading its wheel"
+    assert task.description == "vLLM 0.32.0: its wheel"
     assert not list(tmp_path.glob("cache/*/"))
+
+
+def test_how_far_an_installation_is_follows_from_its_steps_and_from_pip() -> None:
+    progress = Progress(disable=True)
+    steps = _Steps(progress, "vLLM")
+    (task,) = progress.tasks
+    seen = []
+    for step in ("a virtual environment", "torch", "what it requires"):
+        steps.begin(step)
+        seen.append(task.percentage)
+    for line in (
+        "Collecting regex\n",
+        "  Downloading regex.whl\n",
+        "Installing collected packages: r",
+    ):
+        steps.read_pip(line)
+        seen.append(task.percentage)
+    assert task.description == "vLLM: what it requires"
+    assert seen[3] == seen[4]
+    assert sorted(seen) == seen
+    assert 0 == seen[0] < seen[2] < seen[3] < seen[5] < 100
+    steps.end()
+    assert task.finished
