@@ -97,8 +97,8 @@ def last_word(ended: DemoOutcome, speed: Sequence[Claim]) -> str:
             return "Not everything held (exit code 1): see ✘ above."
         case DemoOutcome.TOO_NOISY:
             return (
-                "Depth followed the traffic. Whether that is faster is not clear: see ? above. With "
-                "--strict this is a failure (exit code 3). Run it again when less else runs here."
+                "Depth followed the traffic. Whether that is faster is not clear: see ? above. "
+                "With --strict this is a failure (exit code 3). Run it again when less else runs here."
             )
         case DemoOutcome.HELD if all(claim.holds for claim in speed):
             return "Depth followed the traffic (exit code 0)."
