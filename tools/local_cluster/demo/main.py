@@ -15,7 +15,7 @@ from fathom.engine.depth import depth_at
 from fathom.times import duration
 from local_cluster.cluster import LocalCluster
 from local_cluster.demo import measure, verdict
-from local_cluster.demo.observe import observe
+from local_cluster.demo.observe import UNREADABLE, observe
 from local_cluster.demo.page import page_url, save_page
 from local_cluster.demo.phases import SCENES, DemoTiming, Scene
 from local_cluster.demo.stage import DemoStage, set_stage
@@ -84,17 +84,15 @@ async def _play(
         _observed(stage, view),
     ):
         play = _Play(stage, view, load, options.timing)
-        moves = [await play.scene(SCENES[0], static_depth)]
-        for scene in SCENES[1:]:
-            moves.append(await play.scene(scene, moves[-1].after))
-        comparisons = []
+        moves = await play.first_act(static_depth)
+        comparisons: list[measure.Comparison] = []
+        speed: list[verdict.Claim] = []
         if all(move.as_asked for move in moves):
             view.say(f"second act: how much faster that is than static depth {static_depth}")
-            comparisons = await play.second_act(static_depth)
+            comparisons, speed = await play.second_act(static_depth)
         await load.stop()
         served = await _served(stage, load)
     loop = verdict.loop_claims(moves, served)
-    speed = verdict.speed_claims(comparisons)
     ended = verdict.outcome(loop, speed, strict=options.strict)
     if comparisons:
         console.print(speed_table(comparisons, static_depth))
@@ -125,40 +123,45 @@ class _Play:
     load: LoadGenerator
     timing: DemoTiming
 
-    async def scene(self, scene: Scene, before: int) -> verdict.Move:
-        """Traffic until depth has gone where it asks, or the time for it is over."""
-        batch = await self._traffic(scene)
-        return await self._moved(
-            scene,
-            before,
-            self.timing.move_seconds,
-            f"waits for a {scene.asks.value} depth than {before} at batch {batch}",
-        )
+    async def first_act(self, tokens: int) -> list[verdict.Move]:
+        """Each kind of traffic until depth has gone where it asks; ends where it does not."""
+        moves: list[verdict.Move] = []
+        for scene in SCENES:
+            before = moves[-1].after if moves else tokens
+            batch = await self._traffic(scene)
+            asked = f"waits for a {scene.asks.value} depth than {before} at batch {batch}"
+            moves.append(await self._moved(scene, before, self.timing.move_seconds, asked))
+            if not moves[-1].as_asked:
+                break
+        return moves
 
-    async def second_act(self, static_depth: int) -> list[measure.Comparison]:
+    async def second_act(
+        self, static_depth: int
+    ) -> tuple[list[measure.Comparison], list[verdict.Claim]]:
         """The tuner against a static depth in each kind of traffic; the last one still runs."""
-        found = []
+        found: list[measure.Comparison] = []
+        claims: list[verdict.Claim] = []
         for scene in reversed(SCENES):
             try:
                 found.append(await self._compare(scene, static_depth))
-            except LocalClusterError as error:
-                self.view.say(f"this comparison ended early: {error}")
-        return found
+                claims.append(verdict.speed_claim(found[-1]))
+            except (LocalClusterError, *UNREADABLE) as error:
+                claims.append(verdict.not_compared(scene.phase, str(error)))
+        return found, claims
 
     async def _compare(self, scene: Scene, static_depth: int) -> measure.Comparison:
         fleet = self.stage.fleet
         await self._traffic(scene)
         await self._moved(scene, static_depth, self.timing.adapt_seconds, "the tuner adapts")
-        slices = 2 * self.timing.pairs
-        tuned, static = await measure.in_turn(
+        turns = await measure.in_turn(
             measure.slices(fleet, self._stepping_seconds, self.timing.slice_seconds),
             static_depth,
             self.timing.pairs,
-            lambda taken: self.view.doing(f"compares: slice {taken + 1} of {slices}"),
+            lambda so_far: self.view.compare(so_far, self.timing.pairs),
         )
         await fleet.pin(None)
         depth = depth_at((await fleet.document()).schedule, await self._batch(scene))
-        return measure.Comparison(phase=scene.phase, depth=depth, tuned=tuned, static=static)
+        return measure.Comparison(scene.phase, depth, turns)
 
     async def _traffic(self, scene: Scene) -> int:
         """Sends this traffic from now on; returns its batch at each engine."""
@@ -178,8 +181,9 @@ class _Play:
         while (now_s := time.monotonic()) < began_s + limit_s:
             waited = f"{duration(now_s - began_s)} of {duration(limit_s)} at most"
             self.view.doing(f"{doing} ({waited})")
-            found = await self.stage.fleet.depth_in_force(batch)
-            depth = depth if found is None else found
+            with suppress(*UNREADABLE):
+                found = await self.stage.fleet.depth_in_force(batch)
+                depth = depth if found is None else found
             if not scene.asks.moved(before, depth):
                 moved_s = time.monotonic()
             elif now_s >= moved_s + self.timing.stays_seconds:

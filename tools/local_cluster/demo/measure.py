@@ -1,8 +1,8 @@
 """The measurements: two depths in turn on the same pods."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 
 from local_cluster.demo.compare import Ratio, paired_ratio
 from local_cluster.demo.fleet import DemoFleet
@@ -27,15 +27,12 @@ Measure = Callable[[int | None], Awaitable[Slice]]
 """Takes a slice from now on at a depth; None: as the tuner wants it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The tuner and a static depth, in turn on the same pods."""
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Slices of the tuner's depth and of a static one, in turn on the same pods."""
 
-    phase: Phase
-    depth: int
-    """The tuner's, at this phase's batch."""
-    tuned: tuple[Slice, ...]
-    static: tuple[Slice, ...]
+    tuned: tuple[Slice, ...] = ()
+    static: tuple[Slice, ...] = ()
 
     @property
     def by_threads(self) -> bool:
@@ -46,10 +43,14 @@ class Comparison:
 
     @property
     def ratio(self) -> Ratio:
-        """Tuned over static: by processor seconds where they are known, else by wall time."""
+        """Tuned over static: by processor seconds where they are known, else by wall time.
+
+        Raises:
+            ValueError: there are fewer than two pairs.
+        """
         return paired_ratio(self.rates(self.tuned), self.rates(self.static))
 
-    def rates(self, slices: tuple[Slice, ...]) -> list[float]:
+    def rates(self, slices: Sequence[Slice]) -> list[float]:
         """What `ratio` compares, slice by slice."""
         return [
             each.tokens_per_thread_second
@@ -57,6 +58,16 @@ class Comparison:
             else each.tokens_per_second
             for each in slices
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The tuner and a static depth under one kind of traffic."""
+
+    phase: Phase
+    depth: int
+    """The tuner's, at this phase's batch."""
+    turns: Turns
 
 
 def slices(fleet: DemoFleet, stepping_seconds: SteppingSeconds, seconds: float) -> Measure:
@@ -96,9 +107,9 @@ async def _slice(fleet: DemoFleet, stepping_seconds: SteppingSeconds, seconds: f
 
 
 async def in_turn(
-    measure: Measure, static: int, pairs: int, taken: Callable[[int], None]
-) -> tuple[tuple[Slice, ...], tuple[Slice, ...]]:
-    """The tuner's slices and those of a static depth.
+    measure: Measure, static: int, pairs: int, show: Callable[[Turns], None]
+) -> Turns:
+    """The tuner and a static depth.
 
     The order is ABBA, so that a drift cancels.
 
@@ -106,11 +117,16 @@ async def in_turn(
         measure: takes a slice.
         static: the depth that the tuner is compared with.
         pairs: how many slices of each.
-        taken: gets the number of slices taken so far, before each.
+        show: gets what there is so far, before each slice.
     """
-    found: dict[int | None, list[Slice]] = {None: [], static: []}
+    turns = Turns()
     for pair in range(pairs):
         for depth in (None, static) if pair % 2 == 0 else (static, None):
-            taken(sum(map(len, found.values())))
-            found[depth].append(await measure(depth))
-    return tuple(found[None]), tuple(found[static])
+            show(turns)
+            taken = await measure(depth)
+            turns = (
+                replace(turns, tuned=(*turns.tuned, taken))
+                if depth is None
+                else replace(turns, static=(*turns.static, taken))
+            )
+    return turns

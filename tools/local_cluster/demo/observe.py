@@ -13,6 +13,8 @@ from fathom.engine.depth import Schedule
 from fathom.measurement.counters import PodCounters
 from local_cluster.demo.fleet import DemoFleet
 
+UNREADABLE: Final = (aiohttp.ClientError, ApiException, TimeoutError)
+"""What a look at a fleet may raise on a busy machine; the next one comes soon."""
 _EVERY_SECONDS: Final = 2.0
 
 
@@ -34,7 +36,7 @@ async def observe(fleet: DemoFleet, show: Callable[[Frame], None]) -> None:
     """Look again and again until cancelled; a look that fails is skipped, not fatal."""
     before: tuple[PodCounters, ...] = ()
     while True:
-        with suppress(aiohttp.ClientError, ApiException, TimeoutError):
+        with suppress(*UNREADABLE):
             after = await fleet.counters()
             show(await _frame(fleet, before, after))
             before = after

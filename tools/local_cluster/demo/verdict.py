@@ -1,6 +1,6 @@
 """What the demo claims, each claim with the number that decides it. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -8,6 +8,7 @@ from fathom.text import counted
 from fathom.times import duration
 from local_cluster.demo.measure import Comparison
 from local_cluster.demo.phases import Scene, title
+from local_cluster.engine.traffic import Phase
 
 
 class DemoOutcome(IntEnum):
@@ -67,17 +68,31 @@ def loop_claims(moves: Sequence[Move], served: Served) -> tuple[Claim, ...]:
     )
 
 
-def speed_claims(comparisons: Iterable[Comparison]) -> tuple[Claim, ...]:
-    """What the second act shows: with --strict, these must hold, too."""
-    return tuple(map(_faster, comparisons))
+def speed_claim(comparison: Comparison) -> Claim:
+    """Whether tuned depth is faster than the static one."""
+    ratio = comparison.turns.ratio
+    text = (
+        f"{title(comparison.phase)}: {ratio.estimate:.2f} times the tokens of the static depth "
+        f"(95 %: {ratio.low:.2f} to {ratio.high:.2f})"
+    )
+    if ratio.low > 1:
+        return Claim(text, holds=True)
+    if ratio.high < 1:
+        return Claim(text, holds=False)
+    return Claim(f"{text}: which one is faster is not clear", holds=None)
 
 
-def outcome(loop: Iterable[Claim], speed: Sequence[Claim], *, strict: bool) -> DemoOutcome:
+def not_compared(phase: Phase, why: str) -> Claim:
+    """What a comparison that ended early says about speed."""
+    return Claim(f"{title(phase)}: not compared: {why}", holds=None)
+
+
+def outcome(loop: Sequence[Claim], speed: Sequence[Claim], *, strict: bool) -> DemoOutcome:
     """What the claims amount to.
 
     Args:
         loop: whether the loop worked.
-        speed: whether the tuner is faster; empty: it was not compared.
+        speed: whether the tuner is faster.
         strict: whether these count, and one that is not clear is a failure.
     """
     if not all(claim.holds for claim in loop):
@@ -86,8 +101,7 @@ def outcome(loop: Iterable[Claim], speed: Sequence[Claim], *, strict: bool) -> D
         return DemoOutcome.HELD
     if any(claim.holds is False for claim in speed):
         return DemoOutcome.REFUTED
-    cannot_tell = not speed or any(claim.holds is None for claim in speed)
-    return DemoOutcome.TOO_NOISY if cannot_tell else DemoOutcome.HELD
+    return DemoOutcome.HELD if all(claim.holds for claim in speed) else DemoOutcome.TOO_NOISY
 
 
 def last_word(ended: DemoOutcome, speed: Sequence[Claim]) -> str:
@@ -98,7 +112,7 @@ def last_word(ended: DemoOutcome, speed: Sequence[Claim]) -> str:
         case DemoOutcome.TOO_NOISY:
             return (
                 "Depth followed the traffic. Whether that is faster is not clear: see ? above. "
-                "With --strict this is a failure (exit code 3). Run it again when less else runs here."
+                "With --strict this is a failure (exit code 3). Run it again when less else runs."
             )
         case DemoOutcome.HELD if all(claim.holds for claim in speed):
             return "Depth followed the traffic (exit code 0)."
@@ -119,16 +133,3 @@ def _followed(move: Move) -> Claim:
         f"for a {move.scene.asks.value} one",
         holds=False,
     )
-
-
-def _faster(comparison: Comparison) -> Claim:
-    ratio = comparison.ratio
-    text = (
-        f"{title(comparison.phase)}: {ratio.estimate:.2f} times the tokens of the static depth "
-        f"(95 %: {ratio.low:.2f} to {ratio.high:.2f})"
-    )
-    if ratio.low > 1:
-        return Claim(text, holds=True)
-    if ratio.high < 1:
-        return Claim(text, holds=False)
-    return Claim(f"{text}: which one is faster is not clear", holds=None)

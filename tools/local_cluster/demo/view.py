@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fathom.engine.depth import Schedule, depth_at, merged, summary
 from fathom.text import counted
-from local_cluster.demo.measure import Comparison, Slice
+from local_cluster.demo.measure import Comparison, Turns
 from local_cluster.demo.observe import Frame
 from local_cluster.demo.phases import title
 from local_cluster.demo.verdict import Claim
@@ -40,6 +40,7 @@ class DemoView:
         self._frame: Frame | None = None
         self._rates: list[float] = []
         self._depths: list[int] = []
+        self._turns = Turns()
         self._why = ""
         self._line_at_s = float("-inf")
         self._started_s = clock()
@@ -68,7 +69,7 @@ class DemoView:
 
     def traffic(self, phase: Phase, batch: int) -> None:
         """The traffic has changed; so many of its requests share a step."""
-        self._phase, self._batch = title(phase), batch
+        self._phase, self._batch, self._turns = title(phase), batch, Turns()
         if self._console.is_terminal:
             self._live.start()
         right = 1 - phase.traffic.hard_share
@@ -81,6 +82,16 @@ class DemoView:
         """What happens at this moment."""
         self._doing = text
         self._refresh()
+
+    def compare(self, turns: Turns, pairs: int) -> None:
+        """What a comparison has so far."""
+        self._turns = turns
+        taken = len(turns.tuned) + len(turns.static)
+        text = f"tuned and static in turn: slice {taken + 1} of {2 * pairs}"
+        if turns.tuned and turns.static and not self._console.is_terminal:
+            tuned, static = (_mean(turns.rates(each)) for each in (turns.tuned, turns.static))
+            text += f"; tuned {tuned:.0f}, static {static:.0f} tokens {_unit(turns)} so far"
+        self.doing(text)
 
     def frame(self, frame: Frame) -> None:
         """A new look at the fleet."""
@@ -114,6 +125,8 @@ class DemoView:
                 "tokens per second",
                 Text.assemble((sparkline(self._rates), "green"), f" {_rate(frame)}"),
             )
+            for name, text in _turn_bars(self._turns):
+                table.add_row(name, text)
             table.add_row("why", self._why or "nothing has been decided yet")
             table.add_row("page", self._page)
         return Panel(
@@ -166,10 +179,20 @@ def bar(value: float, highest: float, width: int = _BAR_WIDTH) -> str:
     return "█" * (eighths // 8) + "▏▎▍▌▋▊▉"[: eighths % 8][-1:]
 
 
+def _turn_bars(turns: Turns) -> list[tuple[str, Text]]:
+    """A bar for each side of a comparison that is not over yet."""
+    if not (turns.tuned and turns.static):
+        return []
+    tuned, static = (_mean(turns.rates(each)) for each in (turns.tuned, turns.static))
+    return [
+        (name, Text.assemble((bar(rate, max(tuned, static)), style), f" {rate:.0f} {_unit(turns)}"))
+        for name, rate, style in (("tuned", tuned, "green"), ("static", static, "dim"))
+    ]
+
+
 def speed_table(comparisons: Sequence[Comparison], static_depth: int) -> Table:
     """Tuned compared with the user's static depth: a bar for each."""
-    by_threads = all(each.by_threads for each in comparisons)
-    unit = "per processor second" if by_threads else "per second"
+    by_threads = all(each.turns.by_threads for each in comparisons)
     table = Table(
         title=f"Tuned compared with static depth {static_depth}, on the same pods in turn",
         title_justify="left",
@@ -178,26 +201,29 @@ def speed_table(comparisons: Sequence[Comparison], static_depth: int) -> Table:
     )
     table.add_column("traffic", no_wrap=True)
     table.add_column("depth", no_wrap=True)
-    table.add_column(f"tokens {unit}", no_wrap=True)
+    table.add_column(f"tokens {_unit(comparisons[0].turns)}", no_wrap=True)
     table.add_column("", justify="right")
     if by_threads:
         table.add_column("per second", justify="right")
     for each in comparisons:
-        rates = {name: _mean(each.rates(found)) for name, found in _sides(each, static_depth)}
-        for number, (name, found) in enumerate(_sides(each, static_depth)):
-            wall = [f"{_mean([part.tokens_per_second for part in found]):.0f}"]
+        turns = each.turns
+        sides = ((f"static {static_depth}", turns.static), (f"tuned {each.depth}", turns.tuned))
+        highest = max(_mean(turns.rates(slices)) for _, slices in sides)
+        for (name, slices), style in zip(sides, ("dim", "green"), strict=True):
+            rate = _mean(turns.rates(slices))
+            wall = f"{_mean([part.tokens_per_second for part in slices]):.0f}"
             table.add_row(
-                title(each.phase) if number == 0 else "",
+                title(each.phase) if slices is turns.static else "",
                 name,
-                Text(bar(rates[name], max(rates.values())), "green" if number else "dim"),
-                f"{rates[name]:.0f}",
-                *(wall if by_threads else ()),
+                Text(bar(rate, highest), style),
+                f"{rate:.0f}",
+                *((wall,) if by_threads else ()),
             )
     return table
 
 
-def _sides(each: Comparison, static_depth: int) -> Sequence[tuple[str, tuple[Slice, ...]]]:
-    return ((f"static {static_depth}", each.static), (f"tuned {each.depth}", each.tuned))
+def _unit(turns: Turns) -> str:
+    return "per processor second" if turns.by_threads else "per second"
 
 
 def claim_lines(claims: Sequence[Claim]) -> Group:

@@ -2,34 +2,35 @@
 
 import pytest
 
-from local_cluster.demo.measure import Comparison, Slice, in_turn
-from local_cluster.demo.phases import SCENES
+from local_cluster.demo.measure import Slice, Turns, in_turn
 
 
 async def test_slices_are_taken_in_turn_so_that_a_drift_favours_neither() -> None:
     depths: list[int | None] = []
-    counts: list[int] = []
+    seen: list[Turns] = []
 
     async def measure(depth: int | None) -> Slice:
         depths.append(depth)
         # The machine gets slower from slice to slice.
         return Slice((130.0 if depth is None else 100.0) - len(depths), None)
 
-    tuned, static = await in_turn(measure, 3, 2, counts.append)
+    turns = await in_turn(measure, 3, 2, seen.append)
 
     assert depths == [None, 3, 3, None]
-    assert counts == [0, 1, 2, 3]
-    assert sum(each.tokens_per_second for each in tuned) == 129 + 126
-    assert sum(each.tokens_per_second for each in static) == 98 + 97
+    assert [(len(each.tuned), len(each.static)) for each in seen] == [
+        (0, 0),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+    ]
+    assert turns.rates(turns.tuned) == [129, 126]
+    assert turns.rates(turns.static) == [98, 97]
 
 
-def compared(*threads: float | None) -> Comparison:
+def compared(*threads: float | None) -> Turns:
     """Tuned is by wall time half as fast as static, and by these seconds of threads as given."""
-    return Comparison(
-        phase=SCENES[0].phase,
-        depth=7,
-        tuned=tuple(Slice(50.0, each) for each in threads),
-        static=tuple(Slice(100.0, 200.0) for _ in threads),
+    return Turns(
+        tuple(Slice(50.0, each) for each in threads), tuple(Slice(100.0, 200.0) for _ in threads)
     )
 
 

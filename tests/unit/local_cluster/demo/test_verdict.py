@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from local_cluster.demo.measure import Comparison, Slice
+from local_cluster.demo.measure import Comparison, Slice, Turns
 from local_cluster.demo.phases import SCENES, Asks
 from local_cluster.demo.verdict import (
     DemoOutcome,
@@ -12,8 +12,9 @@ from local_cluster.demo.verdict import (
     Served,
     last_word,
     loop_claims,
+    not_compared,
     outcome,
-    speed_claims,
+    speed_claim,
 )
 
 EASY, HARD = SCENES
@@ -26,12 +27,11 @@ FOLLOWED = (
 
 def compared(truth: float, noise: float) -> Comparison:
     rng = random.Random(1)
-    return Comparison(
-        phase=HARD.phase,
-        depth=1,
-        tuned=tuple(Slice(100.0, 200 * truth + rng.gauss(0, noise)) for _ in range(6)),
-        static=tuple(Slice(100.0, 200.0 + rng.gauss(0, noise)) for _ in range(6)),
+    sides = (
+        tuple(Slice(100.0, 200 * times + rng.gauss(0, noise)) for _ in range(6))
+        for times in (truth, 1.0)
     )
+    return Comparison(HARD.phase, 1, Turns(*sides))
 
 
 FASTER, SLOWER, UNCLEAR = compared(1.3, 5), compared(0.8, 5), compared(1.05, 40)
@@ -43,7 +43,7 @@ def ended(
     served: Served = ALL_SERVED,
     strict: bool = False,
 ) -> DemoOutcome:
-    return outcome(loop_claims(moves, served), speed_claims(comparisons), strict=strict)
+    return outcome(loop_claims(moves, served), [*map(speed_claim, comparisons)], strict=strict)
 
 
 def test_exit_codes_are_what_the_command_documents() -> None:
@@ -67,7 +67,6 @@ def test_a_loop_that_worked_is_enough_however_noisy_the_machine(
         ((FASTER, FASTER), DemoOutcome.HELD),
         ((FASTER, UNCLEAR), DemoOutcome.TOO_NOISY),
         ((UNCLEAR, SLOWER), DemoOutcome.REFUTED),
-        ((), DemoOutcome.TOO_NOISY),
     ],
 )
 def test_with_strict_what_is_not_clear_is_a_failure(
@@ -108,16 +107,24 @@ def test_a_move_is_one_in_the_direction_that_the_traffic_asks() -> None:
 
 
 def test_a_gain_is_a_number_with_its_bounds_and_says_when_it_decides_nothing() -> None:
-    faster, slower, unclear = speed_claims([FASTER, SLOWER, UNCLEAR])
+    faster, slower, unclear = map(speed_claim, (FASTER, SLOWER, UNCLEAR))
     assert (faster.holds, slower.holds, unclear.holds) == (True, False, None)
     assert faster.text.startswith("hard × 4: 1.3")
     assert "times the tokens of the static depth (95 %: 1.2" in faster.text
     assert unclear.text.endswith(": which one is faster is not clear")
 
 
+def test_a_comparison_that_ended_early_says_nothing_about_speed() -> None:
+    early = not_compared(EASY.phase, "Depth 3 was not in force within 60 s.")
+    assert early.text == "easy × 4: not compared: Depth 3 was not in force within 60 s."
+    loop = loop_claims(FOLLOWED, ALL_SERVED)
+    assert outcome(loop, [early], strict=False) is DemoOutcome.HELD
+    assert outcome(loop, [speed_claim(FASTER), early], strict=True) is DemoOutcome.TOO_NOISY
+
+
 def test_the_last_word_names_the_exit_code() -> None:
-    speed = speed_claims([FASTER])
+    speed = [speed_claim(FASTER)]
     assert last_word(DemoOutcome.HELD, speed) == "Depth followed the traffic (exit code 0)."
-    assert "--strict makes it a failure" in last_word(DemoOutcome.HELD, speed_claims([UNCLEAR]))
+    assert "--strict makes it a failure" in last_word(DemoOutcome.HELD, [speed_claim(UNCLEAR)])
     assert "(exit code 3)" in last_word(DemoOutcome.TOO_NOISY, speed)
     assert "(exit code 1)" in last_word(DemoOutcome.REFUTED, speed)

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from fathom.engine.depth import DepthRange, flat
-from local_cluster.demo.measure import Comparison, Slice
+from local_cluster.demo.measure import Comparison, Slice, Turns
 from local_cluster.demo.observe import Frame
 from local_cluster.demo.phases import SCENES
 from local_cluster.demo.verdict import Claim
@@ -105,9 +105,30 @@ def test_bars_are_drawn_to_the_eighth_of_a_character() -> None:
 
 def compared(threads: float | None) -> Comparison:
     tuned = Slice(832.0, threads and threads * 1.25)
-    return Comparison(
-        phase=PHASE, depth=7, tuned=(tuned, tuned), static=(Slice(660.0, threads),) * 2
-    )
+    return Comparison(PHASE, 7, Turns((tuned, tuned), (Slice(660.0, threads),) * 2))
+
+
+def test_a_comparison_that_is_not_over_is_a_pair_of_bars() -> None:
+    on = console(terminal=True)
+    view = DemoView(on)
+    view.frame(frame())
+    view.compare(Turns(), 6)
+    on.print(view.panel())
+    assert "slice 1 of 12" in shown(on)
+    assert "static" not in shown(on).replace("tuned and static in turn", "")
+    view.compare(compared(1000.0).turns, 6)
+    on.print(view.panel())
+    assert "slice 5 of 12" in shown(on)
+    assert f"tuned              {'█' * 24} 1250 per processor second" in shown(on)
+    assert "1000 per processor second" in shown(on)
+
+
+def test_without_a_terminal_it_is_a_number_for_each() -> None:
+    on = console()
+    view = DemoView(on, clock=lambda: 0.0)
+    view.compare(compared(1000.0).turns, 6)
+    view.frame(frame())
+    assert "slice 5 of 12; tuned 1250, static 1000 tokens per processor second so far" in shown(on)
 
 
 def test_the_gain_is_a_pair_of_bars_with_both_measures() -> None:
