@@ -31,11 +31,11 @@ if [ "$target" = cluster ] || [ "$(id -u)" -eq 0 ]; then
 	fi
 fi
 
-install="apt-get install --no-install-recommends$missing"
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 	status=0
 	if [ -n "$missing" ]; then
-		echo "Missing on this machine:$missing. Install them, as root, with: $install" >&2
+		echo "Missing on this machine:$missing. As root, on Debian: apt-get install" \
+			"--no-install-recommends$missing" >&2
 		status=1
 	fi
 	if [ "$target" = cluster ] && [ "$(id -u)" -ne 0 ]; then
