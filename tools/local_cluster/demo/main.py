@@ -12,7 +12,6 @@ from typing import Final
 from rich.console import Console
 
 from fathom.engine.depth import depth_at
-from fathom.times import duration
 from local_cluster.cluster import LocalCluster
 from local_cluster.demo import measure, verdict
 from local_cluster.demo.observe import UNREADABLE, observe
@@ -96,7 +95,7 @@ async def _play(
     ended = verdict.outcome(loop, speed, strict=options.strict)
     if comparisons:
         console.print(speed_table(comparisons, static_depth))
-    console.print(claim_lines((*loop, *speed)))
+    console.print(claim_lines((*loop, *speed)), soft_wrap=True)
     console.print(await save_page(fleet, options.page), soft_wrap=True, highlight=False)
     console.print(verdict.last_word(ended, speed), soft_wrap=True, highlight=False)
     return ended
@@ -179,7 +178,7 @@ class _Play:
         began_s = moved_s = time.monotonic()
         depth = before
         while (now_s := time.monotonic()) < began_s + limit_s:
-            waited = f"{duration(now_s - began_s)} of {duration(limit_s)} at most"
+            waited = f"{now_s - began_s:.0f} s of {limit_s:.0f} s at most"
             self.view.doing(f"{doing} ({waited})")
             with suppress(*UNREADABLE):
                 found = await self.stage.fleet.depth_in_force(batch)

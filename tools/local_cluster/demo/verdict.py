@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from fathom.text import counted
-from fathom.times import duration
 from local_cluster.demo.measure import Comparison
 from local_cluster.demo.phases import Scene, title
 from local_cluster.engine.traffic import Phase
@@ -125,7 +124,7 @@ def last_word(ended: DemoOutcome, speed: Sequence[Claim]) -> str:
 
 def _followed(move: Move) -> Claim:
     where = title(move.scene.phase)
-    after = duration(move.seconds)
+    after = f"{move.seconds:.0f} s"
     if move.as_asked:
         return Claim(f"{where}: depth {move.before} → {move.after} after {after}", holds=True)
     return Claim(

@@ -94,7 +94,7 @@ def test_depth_that_does_not_follow_is_a_failure_that_says_what_was_asked(*, str
     followed, missed, *_ = loop_claims(stuck, ALL_SERVED)
     assert (followed.holds, followed.text) == (True, "easy × 4: depth 3 → 7 after 31 s")
     assert missed.text == (
-        "hard × 4: depth was 7 and is 7 after 5 min; this traffic asks for a shallower one"
+        "hard × 4: depth was 7 and is 7 after 300 s; this traffic asks for a shallower one"
     )
 
 
