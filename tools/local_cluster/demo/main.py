@@ -91,6 +91,7 @@ async def _play(
             comparisons, speed = await play.second_act(static_depth)
         await load.stop()
         served = await _served(stage, load)
+    view.end()
     loop = verdict.loop_claims(moves, served)
     ended = verdict.outcome(loop, speed, strict=options.strict)
     if comparisons:

@@ -54,6 +54,10 @@ class DemoView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """What follows is printed where the panel was."""
         self._live.stop()
 
     def say(self, text: str) -> None:
