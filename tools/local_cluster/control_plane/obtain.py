@@ -99,6 +99,8 @@ def ensure_binaries(
             if version is not None:
                 prefer(found)
             return found
+        for left in root.glob(".build-*"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
         # Kept until there is a control plane: the next attempt continues with what is there.
         downloads = root / ".downloads"
         downloads.mkdir(exist_ok=True)

@@ -10,7 +10,6 @@ from typing import Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from local_cluster.cluster import PREREQUISITES
 from local_cluster.control_plane.apt_sources import is_debian
@@ -19,7 +18,7 @@ from local_cluster.demo.main import DemoOptions, run_demo
 from local_cluster.demo.verdict import DemoOutcome
 from local_cluster.engine.environment import DEFAULT_ENGINE_VERSION, EngineEnvironmentError
 from local_cluster.engine.model_pair import ModelPairError
-from local_cluster.engine.setup import engine_images, ensure_engine, simulated_image
+from local_cluster.engine.setup import ensure_engine, simulated_image
 from local_cluster.errors import LocalClusterError, explained
 from local_cluster.helm import find_helm
 from local_cluster.images import Image
@@ -84,17 +83,26 @@ def _set_up(console: Console, *, simulated: bool) -> tuple[Image, ...]:
     """Gets all that the demo runs, side by side; what is there already takes no time.
 
     Returns:
-        What has to be added to the image table.
+        What has to be added to the image table: the simulated engine, if it was asked for, or where
+        real vLLM cannot be installed.
     """
     # One that fails keeps no other from being fetched for the next attempt.
     with setup_progress(console) as progress, ThreadPoolExecutor() as threads:
         plane = threads.submit(ensure_binaries, progress)
         helm = threads.submit(find_helm, progress)
-        images = threads.submit(_images, progress, simulated=simulated)
-    for part in (plane, helm):
-        part.result()
-    return images.result()
-
-
-def _images(progress: Progress, *, simulated: bool) -> tuple[Image, ...]:
-    return (simulated_image(),) if simulated else engine_images(progress)
+        engine = None if simulated else threads.submit(ensure_engine, progress=progress)
+    plane.result()
+    helm.result()
+    if engine is None:
+        return (simulated_image(),)
+    try:
+        engine.result()
+    except (EngineEnvironmentError, ModelPairError) as error:
+        console.print(
+            f"Real vLLM cannot be installed here: {error}\n"
+            "A SIMULATED engine replaces it: what follows shows the loop, not speed.",
+            soft_wrap=True,
+            markup=False,
+        )
+        return (simulated_image(),)
+    return ()

@@ -13,14 +13,12 @@ from rich.progress import Progress
 
 from local_cluster.engine.environment import (
     DEFAULT_ENGINE_VERSION,
-    EngineEnvironmentError,
     engine_variables,
     ensure_engine_environment,
     model_cache,
 )
 from local_cluster.engine.model_pair import (
     ModelPair,
-    ModelPairError,
     ensure_model_pair,
     pair_directory,
 )
@@ -80,25 +78,6 @@ def remember_models(environment: Path, pair: ModelPair) -> None:
             timeout=_LOOK_TIMEOUT_S,
             check=False,
         )
-
-
-def engine_images(progress: Progress) -> tuple[Image, ...]:
-    """What has to be added to the image table so that the engine's image runs here.
-
-    Nothing where real vLLM can be installed. Elsewhere it says so, and the simulated engine,
-    which speaks the same endpoints and metrics, stands in.
-    """
-    try:
-        ensure_engine(progress=progress)
-    except (EngineEnvironmentError, ModelPairError) as error:
-        progress.console.print(
-            f"Real vLLM cannot be installed here: {error}\n"
-            "A SIMULATED engine replaces it: what follows shows the loop, not speed.",
-            soft_wrap=True,
-            markup=False,
-        )
-        return (simulated_image(),)
-    return ()
 
 
 def simulated_image() -> Image:

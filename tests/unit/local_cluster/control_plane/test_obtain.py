@@ -221,6 +221,13 @@ def test_what_was_fetched_is_kept_for_the_next_attempt(
     assert not (cache / ".downloads").exists()
 
 
+def test_what_a_killed_build_left_is_removed(shown: Progress, cache: Path) -> None:
+    left = cache / ".build-x" / "go"
+    left.mkdir(parents=True)
+    ensure_binaries(shown, address="http://127.0.0.1:1", debian=Compiled)
+    assert not left.parent.exists()
+
+
 class TestBeforeAnythingIsFetched:
     """What a machine has to have where there is no control plane yet."""
 
