@@ -194,15 +194,10 @@ def _turn_bars(turns: Turns) -> list[tuple[str, Text]]:
     ]
 
 
-def speed_table(comparisons: Sequence[Comparison], static_depth: int) -> Table:
+def speed_table(comparisons: Sequence[Comparison], static_depth: int) -> Group:
     """Tuned compared with the user's static depth: a bar for each."""
     by_threads = all(each.turns.by_threads for each in comparisons)
-    table = Table(
-        title=f"Tuned compared with static depth {static_depth}, on the same pods in turn",
-        title_justify="left",
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
+    table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("traffic", no_wrap=True)
     table.add_column("depth", no_wrap=True)
     table.add_column(f"tokens {_unit(comparisons[0].turns)}", no_wrap=True)
@@ -223,7 +218,8 @@ def speed_table(comparisons: Sequence[Comparison], static_depth: int) -> Table:
                 f"{rate:.0f}",
                 *((wall,) if by_threads else ()),
             )
-    return table
+    heading = f"Tuned compared with static depth {static_depth}, on the same pods in turn"
+    return Group(Text(heading, "bold"), table)
 
 
 def _unit(turns: Turns) -> str:
