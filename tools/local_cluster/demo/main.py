@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from rich.console import Console
 from fathom.engine.depth import depth_at
 from local_cluster.cluster import LocalCluster
 from local_cluster.demo import measure, verdict
+from local_cluster.demo.follow import until_moved
 from local_cluster.demo.observe import UNREADABLE, observe
 from local_cluster.demo.page import page_url, save_page
 from local_cluster.demo.phases import SCENES, DemoTiming, Scene
@@ -25,7 +25,6 @@ from local_cluster.errors import LocalClusterError
 from local_cluster.images import Image
 
 CLUSTER: Final = "demo"
-_POLL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +173,17 @@ class _Play:
         return max(1, round(scene.phase.concurrency / len(await self.stage.fleet.pods())))
 
     async def _moved(self, scene: Scene, before: int, limit_s: float, doing: str) -> verdict.Move:
-        """Returns when depth has been where the scene asks for a while, or time is over."""
         batch = await self._batch(scene)
-        began_s = moved_s = time.monotonic()
-        depth = before
-        while (now_s := time.monotonic()) < began_s + limit_s:
-            waited = f"{now_s - began_s:.0f} s of {limit_s:.0f} s at most"
-            self.view.doing(f"{doing} ({waited})")
-            with suppress(*UNREADABLE):
-                found = await self.stage.fleet.depth_in_force(batch)
-                depth = depth if found is None else found
-            if not scene.asks.moved(before, depth):
-                moved_s = time.monotonic()
-            elif now_s >= moved_s + self.timing.stays_seconds:
-                break
-            await asyncio.sleep(_POLL_SECONDS)
-        return verdict.Move(scene=scene, before=before, after=depth, seconds=moved_s - began_s)
+        return await until_moved(
+            lambda: self.stage.fleet.depth_in_force(batch),
+            scene,
+            before,
+            stays_s=self.timing.stays_seconds,
+            limit_s=limit_s,
+            waited=lambda seconds: self.view.doing(
+                f"{doing} ({seconds:.0f} s of {limit_s:.0f} s at most)"
+            ),
+        )
 
     def _stepping_seconds(self) -> float | None:
         kubelet = self.stage.cluster.kubelet.find()
