@@ -45,6 +45,9 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 	fi
 	exit "$status"
 fi
+if [ "$target" = cluster ] && env | grep -qiE '^(https?|all)_proxy=.'; then
+	echo "==> a proxy is set: downloads use it, and below is the NO_PROXY that leads past it to the cluster"
+fi
 [ -z "$missing" ] && exit 0
 echo "==> installing$missing"
 apt-get update -q >/dev/null

@@ -20,9 +20,13 @@ class Machine:
         (self._folder / program).write_text(f"#!/bin/sh\n{script}\n")
         (self._folder / program).chmod(0o755)
 
-    def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, *command: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         ours = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "ARGS", "KUBERNETES"}
-        environment = {name: value for name, value in os.environ.items() if name not in ours}
+        environment = variables | {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ours and not name.lower().endswith("_proxy")
+        }
         return subprocess.run(
             command,
             cwd=self._root,
@@ -61,6 +65,18 @@ def test_it_names_what_is_missing_in_the_same_breath(machine: Machine) -> None:
 def test_what_leads_to_no_cluster_needs_no_root(machine: Machine) -> None:
     ran = machine.run("sh", "tools/prerequisites.sh")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [({}, False), ({"https_proxy": ""}, False), ({"https_proxy": "http://p:1"}, True)],
+)
+def test_a_proxy_is_said_before_it_is_used(
+    machine: Machine, variables: dict[str, str], *, said: bool
+) -> None:
+    machine.has("id", "echo 0")
+    ran = machine.run("sh", "tools/prerequisites.sh", "cluster", **variables)
+    assert ("a proxy is set: downloads use it" in ran.stdout) is said
 
 
 def test_it_comes_before_all_else_that_make_demo_does(machine: Machine) -> None:
