@@ -189,7 +189,7 @@ class ReplayPage:
         self._status = self._status.model_copy(
             update={
                 "measured": told.measured,
-                "gained": gained_status(decision.state.gained),
+                "gained": gained_status(decision.state.gained, on_gpus=True),
                 "depth": DepthStatus(
                     summary=summary(document.schedule),
                     schedule=tuple((each.first, each.last, each.depth) for each in schedule),
