@@ -63,7 +63,7 @@ def reported(
         update={
             "tuning": told.tuning,
             "measured": told.measured,
-            "gained": gained_status(decision.state.gained),
+            "gained": gained_status(decision.state.gained, on_gpus=True),
             "depth": depth_status(decision.document, at_s),
         }
     )

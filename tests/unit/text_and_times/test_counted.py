@@ -19,6 +19,8 @@ THINGS = re.compile(
 NEVER_ONE = {
     "{most} minutes": "more than the least, which is 1",
     "{measured.tokens_per_second} tokens": "a rate",
+    "{report.tokens_per_second} tokens": "a rate",
+    "{summary.tokens_per_second} tokens": "a rate",
     "{self.tokens / self.seconds} tokens": "a rate",
     "{most_bytes} bytes": "what is allowed",
     "{self._largest_page_bytes} bytes": "what is allowed",
