@@ -282,16 +282,16 @@ def _gained_facts(gained: GainedStatus | None, tokens: int) -> Iterator[FactGrou
     if gained is None:
         return
     percent = f"{signed(gained.percent)} % ± {gained.error_percent}"
-    gpu_hours = f"{signed(gained.gpu_hours)} ± {gained.error_gpu_hours}"
-    yield FactGroup(
-        f"In all since {gained.since}",
-        (
-            Fact(f"Gain over depth {tokens}", percent if gained.percent else NOT_MEASURED),
+    facts = [Fact(f"Gain over depth {tokens}", percent if gained.percent else NOT_MEASURED)]
+    # Engines without GPUs have no GPU hours.
+    if gained.measured_gpu_hours:
+        gpu_hours = f"{signed(gained.gpu_hours)} ± {gained.error_gpu_hours}"
+        facts += [
             Fact("GPU hours gained", gpu_hours if gained.gpu_hours else NOT_MEASURED),
-            Fact("GPU hours measured", gained.measured_gpu_hours or UNKNOWN),
-            Fact("GPU hours unmeasured", gained.unmeasured_gpu_hours or UNKNOWN),
-        ),
-    )
+            Fact("GPU hours measured", gained.measured_gpu_hours),
+            Fact("GPU hours unmeasured", gained.unmeasured_gpu_hours),
+        ]
+    yield FactGroup(f"In all since {gained.since}", tuple(facts))
 
 
 def _judgements(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:

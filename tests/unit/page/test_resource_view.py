@@ -41,6 +41,15 @@ def test_facts_are_the_status_and_each_group_says_of_which_time() -> None:
     assert gained["GPU hours gained"].startswith(f"+{status.gained.gpu_hours} ± ")
 
 
+def test_engines_without_gpus_have_no_gpu_hours() -> None:
+    assert SUBJECT.status.gained is not None
+    hours = dict.fromkeys(("gpu_hours", "measured_gpu_hours", "unmeasured_gpu_hours"), "")
+    gained = SUBJECT.status.gained.model_copy(update=hours)
+    status = SUBJECT.status.model_copy(update={"gained": gained})
+    *_, found = facts(resource_view(replace(SUBJECT, status=status), NOW_S)).values()
+    assert [*found] == ["Gain over depth 3"]
+
+
 def test_what_was_never_measured_has_no_facts() -> None:
     bare = replace(SUBJECT, status=type(SUBJECT.status)(), history=None)
     assert [*facts(resource_view(bare, NOW_S))] == [""]
