@@ -47,7 +47,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* What `fathom run --prometheus-sources` reads: logins are named by their files. */}}
 {{- define "fathom.prometheusSources" -}}
 {{- $sources := list -}}
+{{- $names := list -}}
 {{- range .Values.prometheus.sources -}}
+{{- if has .name $names -}}
+{{- fail (printf "prometheus.sources: two sources are called %s: give each a name of its own" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- $tenantHeader := .tenantHeader | default "X-Scope-OrgID" -}}
+{{- range $header, $_ := .headers -}}
+{{- if eq (lower $header) (lower $tenantHeader) -}}
+{{- fail (printf "prometheus.sources: %s says the tenant: write its value into tenants, not into headers" $header) -}}
+{{- end -}}
+{{- end -}}
 {{- $folder := printf "/etc/fathom/prometheus/%s" .name -}}
 {{- $source := pick . "name" "url" "namespaces" "headers" "tenantHeader" "tenants" -}}
 {{- if or .tokenFile .projectedToken -}}

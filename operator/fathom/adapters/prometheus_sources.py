@@ -87,7 +87,10 @@ class PrometheusSource(ApiModel):
             if not HEADER_TEXT.fullmatch(value):
                 raise ValueError(f"the value of {name} is none that a header can have")
         if self.tenant_header.lower() in {name.lower() for name in self.headers}:
-            raise ValueError(f"{self.tenant_header} is set by tenants: take it out of headers")
+            raise ValueError(
+                f"{self.tenant_header} says the tenant: write its value into tenants, not into "
+                "headers"
+            )
         if not all(
             map(HEADER_TEXT.fullmatch, (name for each in self.tenants.values() for name in each))
         ):

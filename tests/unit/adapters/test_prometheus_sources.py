@@ -71,7 +71,7 @@ def named(source: str = "central", tenant: str = "") -> PrometheusSpec:
         ({"tokenFile": "/t", "usernameFile": "/u", "passwordFile": "/p"}, "one login is sent"),
         ({"headers": {"Authorization": f"Bearer {WORDS}"}}, "'Authorization' is no header"),
         ({"headers": {"X-A": f"{WORDS}\r\nX-B: b"}}, "the value of X-A is none"),
-        ({"headers": {"x-scope-orgid": "a"}}, "X-Scope-OrgID is set by tenants"),
+        ({"headers": {"x-scope-orgid": "a"}}, "X-Scope-OrgID says the tenant"),
         ({"tenants": {"llm": ["a\nb"]}}, "a tenant is none"),
         ({"token": WORDS}, "sources.0.token"),
     ],

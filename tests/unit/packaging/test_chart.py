@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fathom.adapters.ports import SystemClock
-from fathom.adapters.prometheus_sources import NotGrantedError, read_sources
+from fathom.adapters.prometheus_sources import NotGrantedError, SourcesError, read_sources
 from fathom.api import names
 from fathom.api.spec import PrometheusSpec
 from fathom.runtime.options import RunOptions
@@ -416,6 +416,74 @@ def test_another_source_makes_another_operator(render: Render) -> None:
     assert pod([]) == {"a": "b"}
     assert pod(SOURCES).keys() == {"a", "checksum/prometheus-sources"}
     assert pod(SOURCES) != pod(SOURCES[:1])
+
+
+REFUSED_SOURCES = (
+    ({"url": "https://exämple.com"}, "sources/0/url"),
+    ({"url": "https://p:123456"}, "sources/1/url"),
+    ({"headers": {"authorization": "Bearer a"}}, "propertyName 'authorization'"),
+    ({"headers": {"X A": "a"}}, "propertyName 'X A'"),
+    ({"headers": {"X-A": ""}}, "sources/4/headers/X-A"),
+    ({"headers": {"X-A": "a\nb"}}, "sources/5/headers/X-A"),
+    ({"tenantHeader": "Cookie"}, "sources/6/tenantHeader"),
+    ({"tenants": {"llm": ["köln"]}}, "sources/7/tenants/llm/0"),
+    ({"tenants": {"llm": [" a"]}}, "sources/8/tenants/llm/0"),
+)
+
+
+def test_a_source_that_the_operator_refuses_is_refused_by_helm(
+    helm: Helm, chart: Path, tmp_path: Path
+) -> None:
+    sources = [
+        {"name": f"a{index}", "url": "https://p", "namespaces": ["llm"], **changes}
+        for index, (changes, _) in enumerate(REFUSED_SOURCES)
+    ]
+    for source in sources:
+        assert_the_operator_refuses(tmp_path, source)
+    with pytest.raises(HelmError) as refused:
+        helm.template(release_with(chart, *sources))
+    words = [words for _, words in REFUSED_SOURCES]
+    assert [each for each in words if each in str(refused.value)] == words
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "two sources are called a"),
+        ({"name": "b", "headers": {"x-scope-orgid": "a"}}, "x-scope-orgid says the tenant"),
+    ],
+)
+def test_sources_that_do_not_fit_together_are_refused_by_helm(
+    helm: Helm, chart: Path, tmp_path: Path, changes: Mapping[str, Any], words: str
+) -> None:
+    one = {"name": "a", "url": "https://p", "namespaces": ["llm"]}
+    assert_the_operator_refuses(tmp_path, one, {**one, **changes})
+    with pytest.raises(HelmError, match=words):
+        helm.template(release_with(chart, one, {**one, **changes}))
+
+
+def assert_the_operator_refuses(folder: Path, *sources: Mapping[str, Any]) -> None:
+    file = folder / "sources.json"
+    file.write_text(json.dumps({"sources": sources}))
+    with pytest.raises(SourcesError):
+        read_sources(file, SystemClock())
+
+
+def release_with(chart: Path, *sources: Mapping[str, Any]) -> Release:
+    return Release(chart, "fathom", "fathom-system", {"prometheus": {"sources": list(sources)}})
+
+
+def test_names_that_look_like_numbers_are_text(render: Render) -> None:
+    source = {
+        **SOURCES[0],
+        "tokenFile": {"secretName": "123", "key": "1"},
+        "ca": {"configMapName": "456", "key": "2"},
+    }
+    values = {"prometheus": {"sources": [source, {**SOURCES[1], "basicAuth": {"secretName": "1"}}]}}
+    (volume,) = (each for each in pod_of(render(values))["volumes"] if each["name"] == "prometheus")
+    _, *parts = volume["projected"]["sources"]
+    names = [value["name"] for part in parts for value in part.values()]
+    assert names == ["123", "456", "1", "vm"]
 
 
 def test_sources_add_no_right(render: Render) -> None:
