@@ -6,7 +6,9 @@ others, lead us elsewhere, or stand in a status that more people read than may a
 
 import asyncio
 import os
+import re
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -16,6 +18,10 @@ from typing import Final
 import aiohttp
 
 _PLAIN: Final = "identity"
+AUTHORIZATION: Final = "Authorization"
+"""The header that a login is."""
+HEADER_TEXT: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,8190}[\x21-\x7e])?")
+"""What a header's value may be."""
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -156,6 +162,14 @@ async def whole_answer(
         raise BadAnswerError(cause_of(error)) from error
     finally:
         room.close(body)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {AUTHORIZATION: f"Bearer {token}"}
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    return {AUTHORIZATION: f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
 async def first_bytes(response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from fathom.adapters.http import (
+    AUTHORIZATION,
+    HEADER_TEXT,
     BadAnswerError,
     RefusedError,
     Room,
@@ -32,8 +34,9 @@ NAMESPACE_LABELS: Final = ("namespace", "kubernetes_namespace")
 """By the Prometheus operator, and by the annotation-driven scrape configurations."""
 LABEL_PAIRS: Final = tuple(zip(POD_LABELS, NAMESPACE_LABELS, strict=True))
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
-HEADER_TEXT: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,8190}[\x21-\x7e])?")
-"""What a header's value may be."""
+LARGEST_CERTIFICATES: Final = 512 * 1024
+"""Characters. Twice what a machine trusts; to read so many takes a tenth of a second, in which
+nothing else runs, and anybody who may write a ConfigMap may have it read."""
 
 
 class PrometheusUnreadableError(Exception):
@@ -56,7 +59,7 @@ class NoLoginError(Exception):
 class Credentials:
     """What is sent with a question."""
 
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tls: ssl.SSLContext | None = None
     """Whom to trust; None: whom this machine trusts."""
 
@@ -81,15 +84,16 @@ class Login(ABC):
         self._clock = clock
         self._fresh_s = fresh_s
         self._read: tuple[float, Credentials] | None = None
-        self._trusted: tuple[str, ssl.SSLContext] | None = None
+        self._trusted: tuple[str, ssl.SSLContext | None] = ("", None)
         """The certificates that are trusted, and what a connection is made with: one for all that
-        are made, so that connections are used again."""
+        are made, so that connections are used again. None: they are none."""
 
     async def credentials(self) -> Credentials:
         """As they are now, or were some seconds ago.
 
         Raises:
             NoLoginError: they are not there, or are none.
+            BadAnswerError: where they are cannot be read now.
         """
         now_s = self._clock.now_s()
         if self._read is None or is_over(self._read[0], self._fresh_s, now_s):
@@ -116,16 +120,26 @@ class Login(ABC):
         return text
 
     def _tls(self, certificates: str, place: str) -> ssl.SSLContext:
-        if self._trusted is None or self._trusted[0] != certificates:
-            try:
-                # It takes no text for no wish, and would trust whom the machine trusts.
-                context = ssl.create_default_context(cadata=certificates.strip() or "none")
-            except (ssl.SSLError, ValueError) as error:
-                raise NoLoginError(
-                    f"{place} holds no certificates (PEM): correct it ({self.where})"
-                ) from error
-            self._trusted = (certificates, context)
+        if self._trusted[0] != certificates:
+            self._trusted = (certificates, _trusting(certificates))
+        if self._trusted[1] is None:
+            raise NoLoginError(
+                f"{place} holds no certificates (PEM), or more than "
+                f"{LARGEST_CERTIFICATES // 1024} KiB: correct it ({self.where})"
+            )
         return self._trusted[1]
+
+
+def _trusting(certificates: str) -> ssl.SSLContext | None:
+    if len(certificates) > LARGEST_CERTIFICATES:
+        return None
+    # Comments beside them may be in any script.
+    text = certificates.encode("ascii", "ignore").decode().strip()
+    try:
+        # It takes no text for no wish, and would trust whom the machine trusts.
+        return ssl.create_default_context(cadata=text or "none")
+    except (ssl.SSLError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +226,10 @@ class PrometheusQuery:
         """
         query = selector([*patterns.items(), *self._of_all], lookback_s, families)
         time = {} if at_s is None else {"time": str(at_s)}
+        sent = NOTHING
         try:
-            sent = NOTHING if self._login is None else await self._login.credentials()
+            if self._login is not None:
+                sent = await self._login.credentials()
             answer = await whole_answer(
                 self._session,
                 self._url,
@@ -228,7 +244,7 @@ class PrometheusQuery:
         except TooLargeError as error:
             raise PrometheusAnswerTooLargeError(self._unreadable(str(error))) from error
         except RefusedError as error:
-            raise self._refused(error) from error
+            raise self._refused(error, sent) from error
         except NoLoginError as error:
             raise PrometheusRefusedError(self._unreadable(str(error))) from error
         except BadAnswerError as error:
@@ -245,7 +261,7 @@ class PrometheusQuery:
     def _set_at(self) -> str:
         return "metrics.prometheusURL" if self._login is None else self._login.where
 
-    def _refused(self, error: RefusedError) -> PrometheusUnreadableError:
+    def _refused(self, error: RefusedError, sent: Credentials) -> PrometheusUnreadableError:
         """Who has to do what about this status."""
         login = self._login
         if error.status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -254,6 +270,8 @@ class PrometheusQuery:
             return self.unreadable(str(error))
         elif login is None:
             cause, cure = "it asks for a login", "name a source in metrics.prometheus"
+        elif error.status == HTTPStatus.UNAUTHORIZED and AUTHORIZATION not in sent.headers:
+            cause, cure = "it asks for a login", f"set one ({login.where})"
         elif error.status == HTTPStatus.UNAUTHORIZED:
             login.refused()
             cause, cure = f"it does not take {login.whose}", f"correct it ({login.where})"

@@ -7,15 +7,16 @@ namespace's own is in a Secret that says for which URL it is.
 
 import asyncio
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from fathom.adapters.http import HEADER_TEXT, BadAnswerError, basic, bearer
 from fathom.adapters.ports import Clock, KubeError, KubePort, SystemClock
-from fathom.adapters.prometheus_query import HEADER_TEXT, Credentials, Login, NoLoginError
+from fathom.adapters.prometheus_query import Credentials, Login, NoLoginError
 from fathom.api.base import ApiModel, LeanModel, Texts
 from fathom.api.metrics_rules import PLAIN_URL
 from fathom.api.names import ANNOTATION_PROMETHEUS_URL
@@ -30,6 +31,8 @@ FRESH_S: Final = 10.0
 another one anyway."""
 SECRET_FRESH_S: Final = 300.0
 """So long for one that the API server is asked for."""
+READ_S: Final = 4.0
+"""For a Secret or a ConfigMap. Both fit into a look, so that it says which of them did not come."""
 _ACCOUNT: Final = re.compile(r'"system:serviceaccount:([^:"]+):([^:"]+)"')
 """Who is refused, as an API server says it."""
 _LARGEST_FILE_BYTES: Final = 1 << 20
@@ -209,9 +212,9 @@ class SourceLogin(Login):
         if self._tenant:
             headers[source.tenant_header] = self._tenant
         if source.token_file:
-            headers |= _bearer(self._line(source.token_file))
+            headers |= bearer(self._line(source.token_file))
         if source.username_file:
-            headers |= _basic(self._line(source.username_file), self._line(source.password_file))
+            headers |= basic(self._line(source.username_file), self._line(source.password_file))
         if not source.ca_file:
             return Credentials(headers)
         return Credentials(headers, self._tls(self._content(source.ca_file), source.ca_file))
@@ -271,11 +274,11 @@ class SecretLogin(Login):
         )
         if token is not None:
             data = await self._secret(token.name)
-            headers = _bearer(self._part(data, token.name, token.key))
+            headers = bearer(self._part(data, token.name, token.key))
         elif user is not None:
             data = await self._secret(user.name)
             pair = (self._part(data, user.name, key) for key in ("username", "password"))
-            headers = _basic(*pair)
+            headers = basic(*pair)
         if ca is None:
             return Credentials(headers)
         found = _Keys.model_validate(await self._read_object(CONFIG_MAP, ca.name))
@@ -302,32 +305,29 @@ class SecretLogin(Login):
     async def _read_object(self, kind: Kind, name: str) -> Manifest:
         read = self._kube.get if kind is SECRET else self._kube.named
         try:
-            found = await read(kind, self._namespace, name)
+            async with asyncio.timeout(READ_S):
+                found = await read(kind, self._namespace, name)
+        except TimeoutError as error:
+            why = f"the API server does not answer within {READ_S:g} s"
+            raise BadAnswerError(f"{kind.kind} {name} cannot be read: {why}") from error
         except KubeError as error:
-            if error.forbidden:
-                raise NoLoginError(_role(kind, self._namespace, name, error.message)) from error
-            raise NoLoginError(f"{kind.kind} {name} cannot be read: {error.message}") from error
+            if error.forbidden and kind is SECRET:
+                raise NoLoginError(_role(self._namespace, name, error.message)) from error
+            why = f"{kind.kind} {name} cannot be read: {error.message}"
+            raise (BadAnswerError if error.transient else NoLoginError)(why) from error
         if found is None:
             raise NoLoginError(f"there is no {kind.kind} {name} in {self._namespace}: create it")
         return found
 
 
-def _bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
-
-
-def _basic(user: str, password: str) -> dict[str, str]:
-    return {"Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
-
-
-def _role(kind: Kind, namespace: str, name: str, refusal: str) -> str:
-    """How to let the operator read one object, as whoever owns that namespace may."""
+def _role(namespace: str, name: str, refusal: str) -> str:
+    """How to let the operator read one Secret, as whoever owns that namespace may."""
     found = _ACCOUNT.search(refusal)
     account = f"{found[1]}:{found[2]}" if found else "OPERATOR_NAMESPACE:fathom"
     role = f"fathom-reads-{name}"
     return (
-        f"the operator may not read {kind.kind} {name}; let it read this one: kubectl -n "
-        f"{namespace} create role {role} --verb=get --resource={kind.plural} "
+        f"the operator may not read Secret {name}; let it read this one: kubectl -n "
+        f"{namespace} create role {role} --verb=get --resource=secrets "
         f"--resource-name={name} && kubectl -n {namespace} create rolebinding {role} "
         f"--role={role} --serviceaccount={account}"
     )

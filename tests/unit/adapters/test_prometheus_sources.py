@@ -1,7 +1,9 @@
 """Prometheus servers with a login: who may use one, what is sent, and to nobody else."""
 
 import asyncio
+import ipaddress
 import json
+import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -10,10 +12,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from fathom.adapters import prometheus_sources
 from fathom.adapters.http import http_session
 from fathom.adapters.ports import KubeError, PodEndpoint
 from fathom.adapters.prometheus_metrics import PrometheusMetrics
-from fathom.adapters.prometheus_query import Login, NoLoginError
+from fathom.adapters.prometheus_query import LARGEST_CERTIFICATES, Login, NoLoginError
 from fathom.adapters.prometheus_sources import (
     FRESH_S,
     NotGrantedError,
@@ -26,6 +29,7 @@ from fathom.adapters.prometheus_sources import (
 from fathom.api.names import ANNOTATION_PROMETHEUS_URL
 from fathom.api.spec import PrometheusSpec
 from fathom.cluster.kinds import CONFIG_MAP, SECRET
+from local_cluster.control_plane.credentials import create_credentials
 from support import bad_server
 from support.bad_server import SECRET as WORDS
 from support.bad_server import Answer, BadServer, answering
@@ -195,9 +199,53 @@ async def test_without_a_login_nothing_is_asked_and_it_is_said_where_it_should_b
 
 
 async def test_certificates_are_trusted_in_place_of_the_machine_s(tmp_path: Path) -> None:
-    wrong = written(tmp_path, "ca.crt", "no certificate")
+    file = written(tmp_path, "ca.crt", "no certificate")
+    login = read(tmp_path, {"caFile": file}).login(named(), "llm")
+
+    async def trusted() -> int:
+        login.refused()
+        tls = (await login.credentials()).tls
+        return 0 if tls is None else len(tls.get_ca_certs())
+
     with pytest.raises(NoLoginError, match="holds no certificates"):
-        await read(tmp_path, {"caFile": wrong}).login(named(), "llm").credentials()
+        await trusted()
+    here = ipaddress.IPv4Address("127.0.0.1")
+    made = create_credentials(tmp_path / "pki", cluster="a", address=here, port=1, service=here)
+    pem = made.ca_certificate.read_text()
+    written(tmp_path, "ca.crt", f"# Zertifizierungsstelle für München\n{pem}")
+    assert await trusted() == 1
+    # So many that reading them would hold up everything else.
+    written(tmp_path, "ca.crt", pem * (1 + LARGEST_CERTIFICATES // len(pem)))
+    with pytest.raises(NoLoginError, match="or more than 512 KiB"):
+        await trusted()
+    written(tmp_path, "ca.crt", "# für")
+    with pytest.raises(NoLoginError, match="holds no certificates"):
+        await trusted()
+
+
+async def test_certificates_that_are_none_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def refuse(cadata: str) -> ssl.SSLContext:
+        tried.append(cadata)
+        raise ssl.SSLError
+
+    monkeypatch.setattr(ssl, "create_default_context", refuse)
+    file = written(tmp_path, "ca.crt", "none")
+    login = read(tmp_path, {"caFile": file}).login(named(), "llm")
+    for _ in range(2):
+        with pytest.raises(NoLoginError):
+            await login.credentials()
+    assert tried == ["none"]
+
+
+async def test_a_login_shows_in_no_text_of_its_object(tmp_path: Path) -> None:
+    token = written(tmp_path, "token", WORDS)
+    sent = await read(tmp_path, {"tokenFile": token}).login(named(), "llm").credentials()
+    assert WORDS in str(sent.headers)
+    assert WORDS not in repr(sent)
 
 
 PROMETHEUS = "https://p.example.com/x"
@@ -280,6 +328,38 @@ async def test_what_is_missing_is_said_by_its_name() -> None:
     assert "there is no ConfigMap ca in llm" in await why_not(kube, certificates)
     kube.put(CONFIG_MAP, {"metadata": {"namespace": "llm", "name": "ca"}, "data": {}})
     assert "key ca.crt of ConfigMap ca holds no certificates" in await why_not(kube, certificates)
+
+
+async def test_an_api_server_in_trouble_is_no_refusal_and_is_named(
+    session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kube = FakeKube()
+    kube.fail = lambda _, __: KubeError(503, "it starts")
+    async with answering(bad_server.failing) as server:
+        login = SecretLogin(TOKEN, "llm", kube, ManualClock())
+        cause, refused = await asked(session, server, login)
+        assert ("Secret login cannot be read: it starts" in cause, refused) == (True, False)
+
+        monkeypatch.setattr(prometheus_sources, "READ_S", 0)
+        monkeypatch.setattr(kube, "get", silent)
+        cause, refused = await asked(session, server, login)
+    assert "Secret login cannot be read: the API server does not answer within 0 s" in cause
+    assert not refused
+    assert server.asked == []
+
+
+async def silent(*_: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_who_sends_no_login_is_not_told_to_correct_it(
+    tmp_path: Path, session: aiohttp.ClientSession
+) -> None:
+    async with answering(refusing(401)) as server:
+        login = read(tmp_path, {"url": server.url}).login(named(), "llm")
+        cause, refused = await asked(session, server, login)
+    assert "it asks for a login (HTTP status 401); set one (prometheus.sources of" in cause
+    assert refused
 
 
 async def asked(
