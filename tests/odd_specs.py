@@ -177,6 +177,10 @@ PLACES: Final[Mapping[str, str]] = {
     "spec.model.token": f"{UNKNOWN}. Did you mean tokenSecretRef?",
     "spec.cache.path": f"{UNKNOWN}: remove it, or see `kubectl explain sd.spec.cache`.",
     "spec.metrics.url": f"{UNKNOWN}. Did you mean prometheusURL?",
+    "spec.metrics.bearerTokenSecretRef": f"{UNKNOWN}: set "
+    "spec.metrics.prometheus.bearerTokenSecretRef instead.",
+    "spec.metrics.prometheus.token": f"{UNKNOWN}. Did you mean bearerTokenSecretRef?",
+    "spec.metrics.prometheus.password": f"{UNKNOWN}. Did you mean basicAuthSecretRef?",
     "spec.name": f"{UNKNOWN}: set metadata.name instead.",
 }
 """By the path that is set: the sentence. What is set does not matter."""

@@ -89,6 +89,20 @@ OF_WORKLOADS: Final = (
     Familiar(names=("minAvailable",), field="spec.rollout.podDisruptionBudget"),
     Familiar(names=("serviceMonitor",), field="spec.metrics.podMonitor"),
     Familiar(names=("url", "address"), field="spec.metrics.prometheusURL", beside=True),
+    Familiar(
+        names=("bearerTokenSecretRef", "basicAuthSecretRef", "caConfigMapRef"),
+        below="spec.metrics.prometheus",
+    ),
+    Familiar(
+        names=("token", "bearerToken", "bearerTokenSecret"),
+        field="spec.metrics.prometheus.bearerTokenSecretRef",
+        beside=True,
+    ),
+    Familiar(
+        names=("basicAuth", "username", "password"),
+        field="spec.metrics.prometheus.basicAuthSecretRef",
+        beside=True,
+    ),
     Familiar(names=("pvc", "claim", "persistentVolumeClaim"), field="spec.cache.claimName"),
     Familiar(names=("storage",), field="spec.cache.size"),
     Familiar(names=("storageClass",), field="spec.cache.storageClassName"),

@@ -10,6 +10,7 @@ import yaml
 from kubernetes.aio.client import models
 from pydantic.alias_generators import to_camel
 
+from fathom.api.base import model_at, names_of
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.suggestions import FAMILIAR, OF_CONTAINERS, OF_PODS, Familiar, plain
 from fathom.engine.argument_parser import EngineArguments
@@ -52,15 +53,8 @@ def container(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def own_field(path: str) -> bool:
     """Whether a path below `spec` is one of ours."""
-    model: Any = SpeculativeDeploymentSpec
-    for part in path.split("."):
-        fields = {
-            each.alias: each.annotation for each in getattr(model, "model_fields", {}).values()
-        }
-        if part not in fields:
-            return False
-        model = fields[part]
-    return True
+    *above, name = path.split(".")
+    return name in names_of(model_at(SpeculativeDeploymentSpec, above))
 
 
 def test_the_tables_are_those_of_the_code() -> None:
