@@ -201,7 +201,7 @@ def cause_of(error: Exception) -> str:
     match error:
         case BadAnswerError():
             why = str(error)
-        case aiohttp.ClientConnectorDNSError():
+        case aiohttp.ClientConnectorDNSError() | UnicodeError():
             why = "its name cannot be resolved"
         case aiohttp.ClientConnectorCertificateError():
             why = "its certificate is not trusted, or is for another name"

@@ -138,6 +138,13 @@ async def test_a_prometheus_is_named_by_its_host_alone(session: aiohttp.ClientSe
     assert SECRET not in found
 
 
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example.com"])
+async def test_what_is_no_name_is_called_none(session: aiohttp.ClientSession, host: str) -> None:
+    pod = PodEndpoint(namespace="llm", pod="p", ip="127.0.0.1", port=1)
+    sample = await PrometheusMetrics(session, f"http://{host}").sample([pod])
+    assert why(sample).endswith("its name cannot be resolved")
+
+
 async def test_a_look_over_many_pods_takes_no_longer_than_one(
     session: aiohttp.ClientSession,
 ) -> None:
