@@ -19,7 +19,6 @@ from kubernetes.aio.client.exceptions import ApiException
 from pydantic import JsonValue
 
 import fathom
-from e2e.observation import depth_in_force
 from fathom.api import names
 from local_cluster.demo.fleet import DemoFleet
 from local_cluster.engine.language import EASY
@@ -289,7 +288,7 @@ async def follows(resource: Resource, tokens: int) -> None:
         fleet = DemoFleet(namespace.api, http, namespace.name, resource.name)
 
         async def followed() -> bool:
-            return await depth_in_force(fleet, batch=2) == tokens
+            return await fleet.depth_in_force(2) == tokens
 
         await until(followed, f"depth is {tokens} in all engines")
 
