@@ -7,15 +7,19 @@ others, lead us elsewhere, or stand in a status that more people read than may a
 import asyncio
 import os
 import re
+import socket
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 _PLAIN: Final = "identity"
 AUTHORIZATION: Final = "Authorization"
@@ -99,10 +103,50 @@ def http_session(connections: int, *, keeps_them: bool = True) -> aiohttp.Client
             server has closed the connection.
     """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections, force_close=not keeps_them),
+        connector=aiohttp.TCPConnector(
+            limit=connections, force_close=not keeps_them, resolver=_Names(connections)
+        ),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
     )
+
+
+class _Names(AbstractResolver):
+    """Looks names up in threads of its own, as many as there are connections.
+
+    A look-up cannot be stopped. Where nobody answers it keeps its thread for many seconds, and the
+    loop's few threads are for what reads files, too.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="names")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        look_up = partial(
+            socket.getaddrinfo,
+            host,
+            port,
+            family,
+            socket.SOCK_STREAM,
+            flags=socket.AI_ADDRCONFIG,
+        )
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(address[0]),
+                port=port,
+                family=kind,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for kind, _, protocol, _, address in found
+        ]
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False)
 
 
 async def whole_answer(

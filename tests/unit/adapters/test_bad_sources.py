@@ -1,9 +1,11 @@
 """Who may name a URL, or run a pod, must not stop, fill or lead away the operator."""
 
 import asyncio
+import socket
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import aiohttp
 import pytest
@@ -14,7 +16,7 @@ from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample, SystemClock
 from fathom.adapters.prometheus_metrics import PrometheusMetrics
 from support import bad_server
 from support.bad_server import SECRET, Answer, BadServer, answering, saying
-from support.waiting import GUARD_S
+from support.waiting import GUARD_S, until
 
 MOST_BYTES = 1 << 20
 SHORT_S = 0.6
@@ -184,6 +186,44 @@ async def test_slow_sources_hold_up_no_other(session: aiohttp.ClientSession) -> 
         found = why(await prometheus(session, quick, room).sample(at(quick, "p")))
         slow_still = [each.done() for each in held]
         slow.over.set()
+        await asyncio.gather(*held)
+
+    assert "has no vllm: metrics of it" in found
+    assert not any(slow_still)
+
+
+def reads(session: aiohttp.ClientSession, url: str) -> PrometheusMetrics:
+    return PrometheusMetrics(session, url, timeout_s=GUARD_S)
+
+
+async def test_names_that_nobody_resolves_hold_up_no_other(
+    session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    over = threading.Event()
+
+    def look_up(host: str, port: int, *_: object, **__: object) -> list[Any]:
+        asked.append(host)
+        if host != "quick":
+            over.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    names = [f"hangs-{index}" for index in range(40)]
+    pod = PodEndpoint(namespace="llm", pod="p", ip="127.0.0.1", port=1)
+    async with answering(saying(b'{"data":{"result":[]}}')) as server:
+        held = [
+            asyncio.create_task(reads(session, f"http://{name}:1").sample([pod])) for name in names
+        ]
+        try:
+            await until(lambda: len(asked) == len(names), "all names are looked up")
+            url = f"http://quick:{server.port}"
+            found = why(await reads(session, url).sample([pod]))
+            # As one reads the files of a login.
+            assert await asyncio.to_thread(len, "a thread is free") == 16
+            slow_still = [each.done() for each in held]
+        finally:
+            over.set()
         await asyncio.gather(*held)
 
     assert "has no vllm: metrics of it" in found
