@@ -75,6 +75,8 @@ async def test_a_secret_is_read_once_the_printed_role_lets_it(
             env={
                 "PATH": f"{binaries.directory}:{os.environ['PATH']}",
                 "KUBECONFIG": str(namespace.cluster.kubeconfig),
+                # Where kubectl keeps what it discovers.
+                "HOME": str(tmp_path),
             },
         )
         assert await process.wait() == 0
