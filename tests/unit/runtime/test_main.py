@@ -126,7 +126,9 @@ async def test_it_leads_before_it_acts_is_watched_and_ends_at_a_signal(tmp_path:
         assert "fathom_leader 1.0" in shown.splitlines()
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert f"process_max_fds {most:.1f}" in shown.splitlines()
-        assert "0 in all" in await page(f"http://127.0.0.1:{people}/")
+        assert "This operator manages no SpeculativeDeployment yet" in await page(
+            f"http://127.0.0.1:{people}/"
+        )
         await ends_and_gives_its_lease_back(operator, api)
 
 
