@@ -65,6 +65,19 @@ def shortened(text: str, longest: int) -> str:
     return f"{text[: room - half]}{_left_out(len(text) - room)}{text[len(text) - half :]}"
 
 
+def beginning(text: str, longest: int) -> str:
+    """The text, or where it is too long its beginning, and how much is left out after it.
+
+    Args:
+        text: of any length.
+        longest: characters that it may have.
+    """
+    if len(text) <= longest:
+        return text
+    room = longest - len(_left_out(len(text)))
+    return f"{text[:room]}{_left_out(len(text) - room)}".rstrip()
+
+
 def _left_out(characters: int) -> str:
     return f" ... {counted(characters, 'more character')} ... "
 

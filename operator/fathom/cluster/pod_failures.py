@@ -23,7 +23,7 @@ from fathom.cluster.observed_pods import (
     Taint,
 )
 from fathom.engine.replica_layout import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
-from fathom.text import counted, shortened
+from fathom.text import beginning, counted, shortened
 
 _HARD: Final = frozenset({"NoSchedule", "NoExecute"})
 _MOST_NAMED: Final = 4
@@ -42,7 +42,13 @@ _CONFIG_REASONS: Final = frozenset(
 )
 _ERROR: Final = re.compile(r"\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt): ")
 _ELSEWHERE: Final = "See root cause above"
-_LONGEST_MESSAGE: Final = 400
+_LONGEST_MESSAGE: Final = 480
+_SHORTEST_CRASH: Final = 200
+_GIVEN: Final = re.compile(
+    r"\s*\[type=\w+, input_value=.*?, input_type=[\w.]+\]|\s*For further information visit \S+",
+    re.DOTALL,
+)
+"""What pydantic adds to an error: hundreds of characters that say nothing of the cause."""
 _RECENT_S: Final = 600.0
 """Age of a failed pod that tells of the present."""
 
@@ -267,13 +273,15 @@ def _restarted(pod: ObservedPod) -> Iterator[ContainerStatus]:
             yield status
 
 
-def _crash(said: str) -> str:
-    """What a log's end has of the error itself: from its last `SomeError:` on.
+def _crash(said: str, longest: int) -> str:
+    """What a log's end has of the error itself: from its last `SomeError:` on, its beginning.
 
     That of vLLM's API server refers to one above it, which its engine left.
     """
     found = [each for each in _ERROR.finditer(said) if _ELSEWHERE not in _line(said, each)]
-    return said[found[-1].start() :] if found else said
+    if not found:
+        return said
+    return beginning(" ".join(_GIVEN.sub("", said[found[-1].start() :]).split()), longest)
 
 
 def _line(text: str, at: re.Match[str]) -> str:
@@ -294,12 +302,13 @@ def _trouble_with_container(
     ended = status.state.terminated or status.last_state.terminated
     if ended is None or (ended.exit_code == 0 and status.restart_count == 0):
         return None
-    said = _crash(ended.message.strip()) or ended.reason or "it left no message"
     times = f" ({counted(restarts, 'restart')} of the pod)" if restarts else ""
-    whose = "" if status.name != names.ENGINE_CONTAINER or model in said else f" with {model}"
-    return _trouble(
-        Reason.POD_FAILING, f"{where}{whose} exited with code {ended.exit_code}{times}: {said}"
-    )
+    ending = f" exited with code {ended.exit_code}{times}: "
+    named = f" with {model}"
+    room = max(_SHORTEST_CRASH, _LONGEST_MESSAGE - len(where + named + ending) - 1)
+    said = _crash(ended.message.strip(), room) or ended.reason or "it left no message"
+    whose = "" if status.name != names.ENGINE_CONTAINER or model in said else named
+    return _trouble(Reason.POD_FAILING, f"{where}{whose}{ending}{said}")
 
 
 def _trouble(reason: Reason, message: str) -> Trouble:

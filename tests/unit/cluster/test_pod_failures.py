@@ -144,6 +144,27 @@ def test_an_engines_own_error_is_quoted_and_not_the_one_that_refers_to_it() -> N
     )
 
 
+def test_a_long_error_keeps_its_beginning_which_says_what_is_wrong() -> None:
+    """As vLLM 0.32 left it after --max-model-len 999999."""
+    wrong = (
+        "Value error, User-specified max_model_len (999999) is greater than the derived "
+        "max_model_len (max_position_embeddings=4096.0 or model_max_length=None in model's "
+        "config.json)."
+    )
+    more = " To allow overriding this maximum, set the env var VLLM_ALLOW_LONG_MAX_MODEL_LEN=1."
+    given = f"[type=value_error, input_value=ArgsKwargs((), {{'model': {'x' * 700}}}), input_type="
+    said = (
+        f"{TRACEBACK}(APIServer pid=1) pydantic_core._pydantic_core.ValidationError: 1 validation "
+        f"error for ModelConfig\n  {wrong}{more * 5} {given}ArgsKwargs]\n"
+        "    For further information visit https://errors.pydantic.dev/2.12/v/value_error\n"
+    )
+    found = crashed(said)
+    assert wrong in found
+    assert "input_value" not in found
+    assert "errors.pydantic.dev" not in found
+    assert found.endswith(" more characters ...")
+
+
 def test_what_names_no_error_is_quoted_as_it_is() -> None:
     assert crashed("Killed") == "with org/kimi exited with code 1: Killed."
 
