@@ -27,7 +27,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt | prerequisites
 	@$(PYTHON) -m venv $(VENV)
 	@{ $(BIN)/pip install --disable-pip-version-check -c constraints.txt --upgrade pip \
 		&& $(BIN)/pip install -c constraints.txt -e . --group dev; } >$(PIP_LOG) 2>&1 \
-		|| { tail -n 20 $(PIP_LOG); exit 1; }
+		|| { tail -n 20 $(PIP_LOG); ! grep -q ProxyError $(PIP_LOG) \
+			|| echo "pip cannot use the proxy (HTTPS_PROXY is $${HTTPS_PROXY:-$$https_proxy}): correct or unset it."; exit 1; }
 	@touch $@
 
 browser: setup ## Install the browser that the tests of the page use (as root), or name the command

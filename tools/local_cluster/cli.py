@@ -22,6 +22,7 @@ from local_cluster.control_plane.debian_source import PREREQUISITES as BUILD_PRE
 from local_cluster.control_plane.obtain import ensure_binaries, present_binaries
 from local_cluster.demo.command import demo_command, engine_command
 from local_cluster.errors import LocalClusterError, explained
+from local_cluster.helm import find_helm
 from local_cluster.network import require_root, way_past_proxies
 from local_cluster.prerequisites import missing_packages
 from local_cluster.progress import setup_progress
@@ -101,9 +102,27 @@ def up_command(
     kubectl = None if found is None else found.directory / "kubectl"
     if kubectl is not None and kubectl.is_file() and shutil.which("kubectl") is None:
         output.print(f"  alias kubectl={kubectl}", soft_wrap=True, highlight=False)
+    if shutil.which("helm") is None:
+        output.print("  alias helm='fathom local helm'", soft_wrap=True, highlight=False)
     output.print(
         "Pods' output: `fathom local logs POD`; kubectl's exec and logs -f do not work here."
     )
+
+
+@app.command(
+    "helm",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+)
+def helm_command(context: typer.Context) -> None:
+    """Runs Helm, or Helm's library where there is no program, as `helm` would be run."""
+    with explained():
+        helm = find_helm()
+    given = os.environ.get("KUBECONFIG", "")
+    cluster = ["--kubeconfig", given] if given else []
+    variables = {**os.environ, **helm.environment}
+    ran = subprocess.run([*helm.command, *context.args, *cluster], env=variables, check=False)
+    raise typer.Exit(ran.returncode)
 
 
 @app.command("down")

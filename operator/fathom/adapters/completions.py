@@ -183,7 +183,14 @@ def through_api_server(api: ApiClient, namespace: str, service: str) -> Ask:
 
 def _asking(post: _Post, where: str) -> Ask:
     async def ask(model: str, prompt: str, most_tokens: int) -> int | Unanswered:
-        body: dict[str, JsonValue] = {"model": model, "prompt": prompt, "max_tokens": most_tokens}
+        body: dict[str, JsonValue] = {
+            "model": model,
+            "prompt": prompt,
+            "max_tokens": most_tokens,
+            # As benches of vLLM ask: an engine's own default may be one at which a draft that fits
+            # is accepted less.
+            "temperature": 0,
+        }
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 status, answer = await post(body)

@@ -151,6 +151,11 @@ def kube_sentence(error: KubeError) -> str:
     """What went wrong with the API server, and what to look at."""
     if error.forbidden:
         return f"The API server does not let you do this: {error.message}"
+    if error.gone:
+        return (
+            f"The cluster does not know SpeculativeDeployments ({error.message.strip()}): install "
+            "Fathom's chart, or choose another cluster with KUBECONFIG or --context."
+        )
     return f"The API server cannot be asked: {error.message}"
 
 

@@ -107,6 +107,7 @@ def traffic(
 
     It ends after five minutes (--for), or with Ctrl-C, and waits for what is in flight. The exit
     code is 1 if a request failed. A resource that is not Ready gets none, and the exit code is 2.
+    Requests ask for the likeliest tokens (temperature 0).
 
     Without --url requests go through the API server, which picks a pod for each: you need the right
     to create services/proxy. An API key cannot pass there.

@@ -219,6 +219,13 @@ async def test_a_resource_that_is_not_there_is_none() -> None:
     [
         (KubeError(403, "no."), "The API server does not let you do this: no."),
         (KubeError(0, "refused"), "The API server cannot be asked: refused"),
+        (
+            KubeError(404, "404 page not found\n"),
+            (
+                "The cluster does not know SpeculativeDeployments (404 page not found): install "
+                "Fathom's chart, or choose another cluster with KUBECONFIG or --context."
+            ),
+        ),
     ],
 )
 def test_what_the_cluster_refuses_is_a_sentence(error: KubeError, sentence: str) -> None:

@@ -157,7 +157,7 @@ async def test_a_model_is_asked_for_a_text_and_its_tokens_are_counted(path: str)
     async with serving(path, answer) as url, asking(url, path) as ask:
         assert await ask("kimi-k2", "Why?", 16) == 7
 
-    assert bodies == [{"model": "kimi-k2", "prompt": "Why?", "max_tokens": 16}]
+    assert bodies == [{"model": "kimi-k2", "prompt": "Why?", "max_tokens": 16, "temperature": 0}]
 
 
 async def test_an_api_key_goes_to_the_address_alone() -> None:

@@ -160,7 +160,9 @@ class _Play:
         )
         await fleet.pin(None)
         depth = depth_at((await fleet.document()).schedule, await self._batch(scene))
-        return measure.Comparison(scene.phase, depth, turns)
+        return measure.Comparison(
+            phase=scene.phase, depth=depth, static_depth=static_depth, turns=turns
+        )
 
     async def _traffic(self, scene: Scene) -> int:
         """Sends this traffic from now on; returns its batch at each engine."""

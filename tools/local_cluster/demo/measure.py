@@ -60,13 +60,14 @@ class Turns:
         ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """The tuner and a static depth under one kind of traffic."""
 
     phase: Phase
     depth: int
     """The tuner's, at this phase's batch."""
+    static_depth: int
     turns: Turns
 
 

@@ -69,6 +69,9 @@ def loop_claims(moves: Sequence[Move], served: Served) -> tuple[Claim, ...]:
 
 def speed_claim(comparison: Comparison) -> Claim:
     """Whether tuned depth is faster than the static one."""
+    if comparison.depth == comparison.static_depth:
+        why = f"tuned depth is {comparison.depth}, too, so there is nothing to compare"
+        return not_compared(comparison.phase, why)
     ratio = comparison.turns.ratio
     text = (
         f"{title(comparison.phase)}: {ratio.estimate:.2f} times the tokens of the static depth "

@@ -1,6 +1,7 @@
 """What the demo says of what it saw, and with which exit code."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -31,7 +32,7 @@ def compared(truth: float, noise: float) -> Comparison:
         tuple(Slice(100.0, 200 * times + rng.gauss(0, noise)) for _ in range(6))
         for times in (truth, 1.0)
     )
-    return Comparison(HARD.phase, 1, Turns(*sides))
+    return Comparison(phase=HARD.phase, depth=1, static_depth=3, turns=Turns(*sides))
 
 
 FASTER, SLOWER, UNCLEAR = compared(1.3, 5), compared(0.8, 5), compared(1.05, 40)
@@ -73,6 +74,12 @@ def test_with_strict_what_is_not_clear_is_a_failure(
     comparisons: tuple[Comparison, ...], code: DemoOutcome
 ) -> None:
     assert ended(*comparisons, strict=True) is code
+
+
+def test_the_same_depth_is_no_gain_whatever_was_measured() -> None:
+    claim = speed_claim(replace(FASTER, depth=3))
+    assert claim.holds is None
+    assert "tuned depth is 3, too, so there is nothing to compare" in claim.text
 
 
 @pytest.mark.parametrize(

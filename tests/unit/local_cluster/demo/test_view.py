@@ -105,7 +105,8 @@ def test_bars_are_drawn_to_the_eighth_of_a_character() -> None:
 
 def compared(threads: float | None) -> Comparison:
     tuned = Slice(832.0, threads and threads * 1.25)
-    return Comparison(PHASE, 7, Turns((tuned, tuned), (Slice(660.0, threads),) * 2))
+    turns = Turns((tuned, tuned), (Slice(660.0, threads),) * 2)
+    return Comparison(phase=PHASE, depth=7, static_depth=3, turns=turns)
 
 
 def test_a_comparison_that_is_not_over_is_a_pair_of_bars() -> None:
