@@ -122,9 +122,9 @@ async def test_report_writes_one_file_that_shows_the_same(
 
     assert (code, out, err) == (0, f"Written: {file}\n", "")
     page = file.read_text(encoding="utf-8")
-    assert f"<title>{namespace.name}/{resource.name} – Fathom</title>" in page
+    assert f"{namespace.name}/{resource.name} – Fathom</title>" in page
     assert "in force: " in page
-    assert "Not in this file" in page
+    assert "No charts: a cluster keeps no history" in page
     assert "The last bench" in page
     assert refused == (2, "", f"{nowhere}: cannot be written: No such file or directory.\n")
 

@@ -24,6 +24,11 @@ pytestmark = pytest.mark.cluster
 REFUSED_BY_THE_SERVER = {
     "unknown method": "spec.draft.method",
     "depth by rollout": "spec.speculation.tuning.actuation",
+    "name of a Secret that breaks the commands that name it": (
+        "spec.metrics.prometheus.basicAuthSecretRef.name"
+    ),
+    "account of another in the name of a Secret": "spec.model.tokenSecretRef.name",
+    "key of a ConfigMap on two lines": "spec.metrics.prometheus.caConfigMapRef.key",
 }
 """By the field that it names."""
 CHECKS_RULES = (1, 25)
