@@ -243,6 +243,6 @@ def page_states(folder: Path) -> dict[str, str]:
         "standby": message_page(
             "This operator stands by",
             "operator-0 has the lease, and its page has the resources. Forward a port to that "
-            "one: kubectl --namespace fathom-system port-forward pod/operator-0 8081",
+            "one: `kubectl --namespace fathom-system port-forward pod/operator-0 8081`",
         ),
     }

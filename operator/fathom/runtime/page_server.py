@@ -168,8 +168,8 @@ class Standby:
             return _stands_by(_NO_LEADER)
         name = shortened(leader.name, _LONGEST_NAME)
         here = (
-            "Forward a port to that one: kubectl --namespace "
-            f"{self.namespace} port-forward {quote(f'pod/{name}')} {self.port}"
+            "Forward a port to that one: `kubectl --namespace "
+            f"{self.namespace} port-forward {quote(f'pod/{name}')} {self.port}`"
         )
         if leader.page_ip is None or _FROM_STANDBY in request.headers:
             return _stands_by(f"{name} has the lease, and its page has the resources. {here}")
