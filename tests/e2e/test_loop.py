@@ -149,7 +149,8 @@ async def test_the_page_shows_it_all_and_is_kept_as_a_file(
     assert status["tuning"]["history"][0]["reason"] in page
     data = json.loads(page.partition('id="history">')[2].partition("</script>")[0])
     assert any(each for each in data["tokens_per_second"])
-    assert data["decisions"]
+    assert any(depth is not None for row in data["depths"] for depth in row["depths"])
+    assert ">Decision<" in page
 
 
 async def test_auto_to_advise_is_a_stop_button_without_a_restart(stage: DemoStage) -> None:
