@@ -49,7 +49,7 @@ def counted(count: float, one: str, several: str = "") -> str:
     return f"{number} {one if number == '1' else several or f'{one}s'}"
 
 
-def shortened(text: str, longest: int) -> str:
+def shortened(text: str, longest: int, *, keeps_end: bool = True) -> str:
     """The text, or where it is too long its two ends, and how much is left out between them.
 
     Our messages say at their end what follows, and a traceback what went wrong.
@@ -57,25 +57,13 @@ def shortened(text: str, longest: int) -> str:
     Args:
         text: of any length.
         longest: characters that it may have.
+        keeps_end: False: its beginning alone says what is wrong, as that of an error does.
     """
     if len(text) <= longest:
         return text
     room = longest - len(_left_out(len(text)))
-    half = room // 2
-    return f"{text[: room - half]}{_left_out(len(text) - room)}{text[len(text) - half :]}"
-
-
-def beginning(text: str, longest: int) -> str:
-    """The text, or where it is too long its beginning, and how much is left out after it.
-
-    Args:
-        text: of any length.
-        longest: characters that it may have.
-    """
-    if len(text) <= longest:
-        return text
-    room = longest - len(_left_out(len(text)))
-    return f"{text[:room]}{_left_out(len(text) - room)}".rstrip()
+    end = room // 2 if keeps_end else 0
+    return f"{text[: room - end]}{_left_out(len(text) - room)}{text[len(text) - end :]}"
 
 
 def _left_out(characters: int) -> str:

@@ -75,7 +75,7 @@ SOURCES: Final[JsonValue] = [
         ("projected", {"projectedToken": {"audience": "prometheus"}}),
     )
 ]
-"""One whose Secret there is not: the operator starts all the same."""
+"""One without its Secret: the operator starts nevertheless."""
 
 
 @pytest.fixture

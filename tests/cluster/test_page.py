@@ -180,7 +180,7 @@ async def test_charts_and_marks_say_what_they_draw(browser: Browser, pages: dict
             assert box["x"] + box["width"] <= NARROW
         await page.keyboard.press("Escape")
         assert await page.locator("#tip").is_hidden()
-        # Another width lays the marks anew while one is read: times stay those of all charts.
+        # Another width lays the marks again while one is read: times stay those of all charts.
         await page.set_viewport_size({"width": WIDE, "height": 900})
         assert await faults(page) == []
         # Who zooms in on one chart zooms in on all, and on the marks.
@@ -310,7 +310,7 @@ async def test_it_refreshes_by_itself_and_keeps_the_reader_s_place(browser: Brow
         await page.get_by_role("button", name="Pause").click()
         await page.locator("text=Not refreshed: Gone. Why.").wait_for()
         assert await page.locator("text=kimi is not well.").count() == 1
-        # What has other scripts, as of another release, is opened anew.
+        # What has other scripts, as of another release, is opened again.
         served.status = HTTPStatus.OK
         await page.clock.run_for(10_000)
         await page.locator("h1", has_text="Gone").wait_for()

@@ -337,7 +337,7 @@ class Guarded:
         )
 
     def asks_for(self, password: str, certificate: Credentials) -> Path:
-        """Prometheus reads it anew at each request."""
+        """Prometheus reads it again at each request."""
         web = self.folder / "web.json"
         tls = {
             "cert_file": str(certificate.server_certificate),

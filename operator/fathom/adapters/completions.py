@@ -16,7 +16,7 @@ from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 from pydantic import BaseModel, ConfigDict, FailFast, Field, JsonValue, ValidationError
 
-from fathom.adapters.http import BadAnswerError, cause_of, first_bytes, refusal
+from fathom.adapters.http import BadAnswerError, bearer, cause_of, first_bytes, refusal
 from fathom.adapters.pod_metrics import is_of_api_server
 from fathom.adapters.ports import PodEndpoint
 from fathom.engine.flags import HTTP_PORT
@@ -151,7 +151,7 @@ def at_address(session: aiohttp.ClientSession, url: str, api_key: str) -> Ask:
     path = f"{url.rstrip('/')}/v1/completions"
     headers = {"Accept-Encoding": "identity"}
     if api_key:
-        headers["Authorization"] = f"Bearer {api_key}"
+        headers |= bearer(api_key)
 
     async def post(body: Mapping[str, JsonValue]) -> tuple[int, bytes]:
         async with session.post(path, json=body, headers=headers, allow_redirects=False) as answer:

@@ -68,7 +68,7 @@ NOTHING: Final = Credentials()
 
 
 class Login(ABC):
-    """The credentials for one address, read anew when they may have changed."""
+    """The credentials for one address, read again when they may have changed."""
 
     def __init__(self, url: str, *, whose: str, where: str, clock: Clock, fresh_s: float) -> None:
         """Read nothing yet.

@@ -191,7 +191,7 @@ class SourceLogin(Login):
         Args:
             source: as it is configured.
             tenant: as whom it is asked; empty: none is said.
-            clock: says when to read it anew.
+            clock: says when to read it again.
         """
         super().__init__(
             source.url,
@@ -254,7 +254,7 @@ class SecretLogin(Login):
             spec: with a URL.
             namespace: the resource's.
             kube: reads the Secret, where a Role lets it.
-            clock: says when to read it anew.
+            clock: says when to read it again.
         """
         super().__init__(
             spec.url.rstrip("/"),

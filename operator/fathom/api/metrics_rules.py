@@ -14,6 +14,11 @@ _NOT_A_PLAIN_URL: Final = (
 )
 
 
+def _is_plain(url: str) -> bool:
+    """Whether it may be asked; none at all is another rule's matter."""
+    return not url or re.fullmatch(PLAIN_URL, url) is not None
+
+
 def _one_login(prometheus: PrometheusSpec) -> bool:
     own = (prometheus.bearer_token_secret_ref, prometheus.basic_auth_secret_ref)
     if prometheus.source:
@@ -27,10 +32,7 @@ METRICS_RULES: Final[tuple[Rule, ...]] = (
         message=_NOT_A_PLAIN_URL,
         cel=f"self.metrics.prometheusURL == '' "
         f"|| self.metrics.prometheusURL.matches(r'{PLAIN_URL}')",
-        holds=lambda spec: (
-            not spec.metrics.prometheus_url
-            or re.fullmatch(PLAIN_URL, spec.metrics.prometheus_url) is not None
-        ),
+        holds=lambda spec: _is_plain(spec.metrics.prometheus_url),
     ),
     Rule(
         field="metrics.prometheus",
@@ -62,9 +64,7 @@ METRICS_RULES: Final[tuple[Rule, ...]] = (
         cel="!has(self.metrics.prometheus) || self.metrics.prometheus.url == '' "
         f"|| self.metrics.prometheus.url.matches(r'{PLAIN_URL}')",
         holds=lambda spec: (
-            spec.metrics.prometheus is None
-            or not spec.metrics.prometheus.url
-            or re.fullmatch(PLAIN_URL, spec.metrics.prometheus.url) is not None
+            spec.metrics.prometheus is None or _is_plain(spec.metrics.prometheus.url)
         ),
     ),
     Rule(

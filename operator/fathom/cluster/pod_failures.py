@@ -23,7 +23,7 @@ from fathom.cluster.observed_pods import (
     Taint,
 )
 from fathom.engine.replica_layout import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
-from fathom.text import beginning, counted, shortened
+from fathom.text import counted, shortened
 
 _HARD: Final = frozenset({"NoSchedule", "NoExecute"})
 _MOST_NAMED: Final = 4
@@ -281,7 +281,8 @@ def _crash(said: str, longest: int) -> str:
     found = [each for each in _ERROR.finditer(said) if _ELSEWHERE not in _line(said, each)]
     if not found:
         return said
-    return beginning(" ".join(_GIVEN.sub("", said[found[-1].start() :]).split()), longest)
+    error = " ".join(_GIVEN.sub("", said[found[-1].start() :]).split())
+    return shortened(error, longest, keeps_end=False)
 
 
 def _line(text: str, at: re.Match[str]) -> str:

@@ -2,24 +2,24 @@
 
 import json
 from pathlib import Path
-from typing import Any, cast
-
-import aiohttp
+from typing import Any
 
 from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import PodEndpoint
 from fathom.adapters.prometheus_metrics import PrometheusMetrics
-from fathom.adapters.prometheus_sources import read_sources
+from fathom.adapters.prometheus_sources import NO_SOURCES, PrometheusSources, read_sources
 from fathom.api.spec import MetricsSpec
 from fathom.runtime.ports import MetricsSources
 from support.fake_kube import FakeKube
 from support.loop_harness import ManualClock
 
 
-def sources() -> MetricsSources:
+def sources(with_login: PrometheusSources = NO_SOURCES) -> MetricsSources:
     session: Any = object()  # nothing is sent
     clock = ManualClock()
-    return MetricsSources(pods=session, prometheus=session, clock=clock, kube=FakeKube())
+    return MetricsSources(
+        pods=session, prometheus=session, clock=clock, kube=FakeKube(), sources=with_login
+    )
 
 
 def at(url: str, **labels: str) -> MetricsSpec:
@@ -52,17 +52,10 @@ def test_without_a_url_the_pods_are_read() -> None:
 async def test_a_source_is_asked_by_its_own_url_and_what_is_not_granted_is_said(
     tmp_path: Path,
 ) -> None:
-    file, session = tmp_path / "sources.json", cast("aiohttp.ClientSession", object())
+    file = tmp_path / "sources.json"
     central = {"name": "central", "url": "https://p.example.com", "namespaces": ["llm"]}
     file.write_text(json.dumps({"sources": [central]}))
-    clock = ManualClock()
-    found = MetricsSources(
-        pods=session,
-        prometheus=session,
-        clock=clock,
-        kube=FakeKube(),
-        sources=read_sources(file, clock),
-    )
+    found = sources(read_sources(file, ManualClock()))
     spec = MetricsSpec.model_validate({"prometheus": {"source": "central"}})
 
     reader = found.of(spec, "llm")
