@@ -2,20 +2,24 @@
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
+from importlib.resources import files
 
+_PACKAGE = __name__.rpartition(".")[0]
 NOT_DELIVERED = frozenset({"bundle.py"})
 """The operator's half: it packs the plugin, and is not part of it."""
 
 
 def package_files() -> dict[str, str]:
-    """The plugin's own source files as they lie here: path relative to the import root → text."""
-    directory = Path(__file__).parent
-    return {
-        f"{directory.name}/{path.name}": path.read_text(encoding="utf-8")
-        for path in sorted(directory.glob("*.py"))
-        if path.name not in NOT_DELIVERED
+    """The plugin's own source files: path relative to the import root → text.
+
+    They lie in a directory or in a zip, whichever is on `PYTHONPATH`.
+    """
+    sources = {
+        each.name: each.read_text(encoding="utf-8")
+        for each in files(_PACKAGE).iterdir()
+        if each.name.endswith(".py") and each.name not in NOT_DELIVERED
     }
+    return {f"{_PACKAGE}/{name}": sources[name] for name in sorted(sources)}
 
 
 def content_hash(files: Mapping[str, str]) -> str:

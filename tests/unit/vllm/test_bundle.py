@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 import fathom_vllm
-from fathom_vllm.bundle import SCHEDULER_CLASS, bundle_files, bundle_hash
+from fathom_vllm.bundle import SCHEDULER_CLASS, bundle_files, bundle_hash, bundle_zip
 from fathom_vllm.plugin_version import content_hash
 
 
@@ -22,6 +24,17 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(params=["directory", "zip"])
+def on_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """What is put on PYTHONPATH."""
+    if request.param == "directory":
+        found: Path = request.getfixturevalue("directory")
+        return found
+    path = tmp_path / "fathom.zip"
+    path.write_bytes(bundle_zip())
+    return path
+
+
 def run(directory: Path, code: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(directory)}
     process = subprocess.run(
@@ -30,17 +43,32 @@ def run(directory: Path, code: str) -> str:
     return process.stdout.strip()
 
 
-def test_the_entry_point_is_found_without_an_installation(directory: Path) -> None:
+def test_the_entry_point_is_found_without_an_installation(on_path: Path) -> None:
     code = (
         "from importlib.metadata import entry_points;"
         "print(*[e.value for e in entry_points(group='vllm.stat_logger_plugins')])"
     )
-    assert run(directory, code) == "fathom_vllm.stat_logger:FathomStatLogger"
+    assert run(on_path, code) == "fathom_vllm.stat_logger:FathomStatLogger"
 
 
-def test_an_unpacked_bundle_tells_the_hash_the_operator_knows(directory: Path) -> None:
-    code = "from fathom_vllm.plugin_version import *; print(content_hash(package_files()))"
-    assert run(directory, code) == bundle_hash()
+def test_a_bundle_tells_the_hash_the_operator_knows(on_path: Path) -> None:
+    code = (
+        "from fathom_vllm import hook; from fathom_vllm.plugin_version import *;"
+        "print(hook.__file__, content_hash(package_files()))"
+    )
+    assert run(on_path, code) == f"{on_path}/fathom_vllm/hook.py {bundle_hash()}"
+
+
+def test_a_zip_is_the_same_for_the_same_bundle() -> None:
+    with ZipFile(BytesIO(bundle_zip())) as archive:
+        entries = archive.infolist()
+        files = {each.filename: archive.read(each).decode() for each in entries}
+    assert bundle_zip() == bundle_zip()
+    assert files == bundle_files()
+    assert [each.filename for each in entries] == sorted(files)
+    assert {each.date_time for each in entries} == {(1980, 1, 1, 0, 0, 0)}
+    # As text in a ConfigMap, which holds 1 MiB, and kubectl writes it down a second time.
+    assert len(bundle_zip()) * 4 / 3 < 250_000
 
 
 def test_the_scheduler_class_is_where_its_name_says(directory: Path) -> None:
