@@ -22,7 +22,7 @@ from pathlib import Path
 from fathom_vllm.buckets import bucket_count, bucket_index
 from fathom_vllm.environment import COUNTERS_FILE, DEFAULT_COUNTERS_FILE
 
-MAGIC = b"FATHOMC5"
+MAGIC = b"FATHOMC6"
 """Ends with the layout's version: a reader of another version shows nothing, never nonsense."""
 
 DECODE, MIXED = 0, 1
@@ -43,11 +43,11 @@ TRANSITION_SECONDS, TRANSITION_TOKENS, TRANSITION_PREFILL = 17, 18, 19
 SCHEDULE = 20
 # and the thread that watches the depth file these.
 REJECTIONS, READY, LOOKED_AT, WATCH_ERRORS = 7, 11, 12, 13
-READY_SCHEDULE = 21
+READY_SCHEDULE, SEEN, GONE = 21, 22, 23
 STATES = frozenset(
     {
         *(PID, MAX_BATCH, MAX_DEPTH, TOKEN_BUDGET, LIVE, IDLE, LOOKED_AT),
-        *(GENERATION, READY, SCHEDULE, READY_SCHEDULE),
+        *(GENERATION, READY, SCHEDULE, READY_SCHEDULE, SEEN),
     }
 )
 """Values of which the least counts: engines are live, idle, or at a generation once all are."""
@@ -182,6 +182,11 @@ class CountersWriter:
     def set_looked(self, at_s: float) -> None:
         """Say when the depth file was last looked at (`time.monotonic`)."""
         self._words[LOOKED_AT] = at_s
+
+    def set_document(self, *, gone: bool) -> None:
+        """Say that a document was obeyed; and whether it is gone, and depth the user's again."""
+        self._words[SEEN] = True
+        self._words[GONE] = gone
 
     def set_live(self, *, live: bool) -> None:
         """Say whether depth follows the file."""

@@ -12,6 +12,7 @@ from fathom_vllm.counters import (
     DRAFTS,
     ERRORS,
     GENERATION,
+    GONE,
     HEADER_WORDS,
     HOOK_SECONDS,
     IDLE,
@@ -25,6 +26,7 @@ from fathom_vllm.counters import (
     READY_SCHEDULE,
     REJECTIONS,
     SCHEDULE,
+    SEEN,
     STALL_SECONDS,
     STALLS,
     STATES,
@@ -85,6 +87,10 @@ class Counts:
     """Hash of the schedule of `generation`; 0: not known."""
     ready_schedule_hash: int
     """Hash of the schedule of `ready`."""
+    seen: bool
+    """Whether a depth document was ever obeyed."""
+    gone: bool
+    """Whether it is gone since, and depth went back to the user's."""
     looked_at_s: float
     """When the depth file was last looked at, or its watch began (`time.monotonic`)."""
     rejections: float
@@ -155,6 +161,8 @@ def _counts(words: list[float]) -> Counts:
         ready=int(words[READY]),
         schedule_hash=int(words[SCHEDULE]),
         ready_schedule_hash=int(words[READY_SCHEDULE]),
+        seen=bool(words[SEEN]),
+        gone=bool(words[GONE]),
         looked_at_s=words[LOOKED_AT],
         rejections=words[REJECTIONS],
         errors=words[ERRORS] + words[WATCH_ERRORS],

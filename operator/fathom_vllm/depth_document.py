@@ -9,6 +9,9 @@ from reprlib import repr as shortened
 LAST_GENERATION = 1 << 53
 """Beyond it a metric, which is a double, no longer tells one generation from the next."""
 
+LONGEST_END_S = 86_400
+"""Seconds of a pod's own entry: what is to last for longer has no end."""
+
 Schedule = tuple[tuple[int, int, int], ...]
 """Inclusive batch ranges and their depth: `(first, last, depth)`, ascending."""
 
@@ -17,16 +20,26 @@ class DepthDocumentError(ValueError):
     """A depth document that must not reach the engine; the message says which part and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodDepths:
     """A validated document, reduced to what one pod has to obey."""
 
     generation: int
     schedule: Schedule
+    """What is in force first: this pod's own entry, or else the common schedule."""
+    ends_s: int | None = None
+    """Seconds after which its own entry ends; None: it does not, or there is none."""
+    common: Schedule = ()
+    """What follows its own entry."""
+    tokens: Schedule = ()
+    """The user's own depth, for when no document is there any more; empty: it is not told."""
 
 
 def parse_depth_document(text: str, *, pod: str, max_depth: int) -> PodDepths:
     """Read a document for one pod: its entry in `pods` replaces the common schedule.
+
+    Where `ends` has this pod, that is for so many seconds. A batch between two ranges, or beyond
+    the last, has the depth of the range before it (`depth_table`).
 
     Keys this version does not know are passed over, so that a newer operator can still steer the
     pods that an older one started. Entries for other pods are theirs to judge.
@@ -57,13 +70,36 @@ def parse_depth_document(text: str, *, pod: str, max_depth: int) -> PodDepths:
         raise DepthDocumentError(
             f"generation must be at most {LAST_GENERATION}, not {shortened(generation)}"
         )
-    schedule = _parse_schedule(document.get("schedule"), where="schedule", max_depth=max_depth)
-    pods = document.get("pods", {})
-    if not isinstance(pods, dict):
-        raise DepthDocumentError("pods must be an object: pod name to schedule")
-    if pod and pod in pods:
-        schedule = _parse_schedule(pods[pod], where=f"pods[{pod!r}]", max_depth=max_depth)
-    return PodDepths(generation=generation, schedule=schedule)
+    common = _parse_schedule(document.get("schedule"), where="schedule", max_depth=max_depth)
+    tokens: Schedule = ()
+    if "tokens" in document:
+        tokens = _parse_schedule(document["tokens"], where="tokens", max_depth=max_depth)
+    pods, ends = (_by_pod(document, key) for key in ("pods", "ends"))
+    if not pod or pod not in pods:
+        return PodDepths(generation=generation, schedule=common, tokens=tokens)
+    return PodDepths(
+        generation=generation,
+        schedule=_parse_schedule(pods[pod], where=f"pods[{pod!r}]", max_depth=max_depth),
+        ends_s=_seconds(ends[pod], where=f"ends[{pod!r}]") if pod in ends else None,
+        common=common,
+        tokens=tokens,
+    )
+
+
+def _by_pod(document: dict[str, object], key: str) -> dict[str, object]:
+    found = document.get(key, {})
+    if not isinstance(found, dict):
+        what = {"pods": "schedule", "ends": "seconds"}[key]
+        raise DepthDocumentError(f"{key} must be an object: pod name to {what}")
+    return found
+
+
+def _seconds(value: object, *, where: str) -> int:
+    if not isinstance(value, int) or not _is_int(value) or not 1 <= value <= LONGEST_END_S:
+        raise DepthDocumentError(
+            f"{where} must be whole seconds from 1 to {LONGEST_END_S}, not {shortened(value)}"
+        )
+    return value
 
 
 def _parse_schedule(value: object, *, where: str, max_depth: int) -> Schedule:

@@ -3,8 +3,12 @@
 What is good in the file lies ready as one immutable value; a step takes a reference to it. What
 lies ready is reported only afterwards: an engine that waits for requests shows the generation that
 its next step obeys, however soon that comes.
+
+Two things happen without a new document, so that nobody has to be there for them: a pod's own entry
+ends when its seconds are over, and an engine whose document is gone goes back to the user's depth.
 """
 
+import errno
 import logging
 import os
 import threading
@@ -17,6 +21,7 @@ from fathom_vllm.counters import CountersWriter
 from fathom_vllm.depth_document import (
     DepthDocumentError,
     PodDepths,
+    Schedule,
     depth_table,
     parse_depth_document,
     schedule_hash,
@@ -31,6 +36,10 @@ log = logging.getLogger("vllm.fathom")
 LOOK_SECONDS = 0.25
 FIRST_LOOK_SECONDS = 5.0
 """The engine's start waits no longer than this for a file that does not answer."""
+GONE_SECONDS = 60.0
+"""A document that is missing for so long is gone: a volume that is filled again takes less."""
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+"""Errors that say that there is no file; after any other there may be one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,11 @@ class Rejected:
     sentence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """There is no file."""
+
+
 class DepthFile:
     """The depth document as one pod sees it."""
 
@@ -55,7 +69,6 @@ class DepthFile:
         self._pod = pod
         self._max_depth = max_depth
         self._signature: _Signature | None = None
-        self._checked = False
         self._rejected: object = None
 
     @classmethod
@@ -67,27 +80,27 @@ class DepthFile:
             max_depth=max_depth,
         )
 
-    def poll(self) -> Adopted | Rejected | None:
+    def poll(self) -> Adopted | Rejected | Missing | None:
         """Look at the file; one `stat` when nothing changed.
 
         Returns:
-            What a change brought; None when there is nothing new. The same bad content is
-            reported once, however often it is seen; good content in between forgets it.
+            What a change brought; None when there is nothing new. A file that is missing is
+            reported each time. The same bad content is reported once, however often it is seen;
+            good content in between forgets it.
         """
-        signature = self._stat()
-        if self._checked and signature == self._signature:
-            return None
-        self._checked = True
-        self._signature = signature
-        if signature is None:
-            return self._reject("missing", f"{self.path} is missing")
         try:
+            signature = self._stat()
+            if signature == self._signature:
+                return None
             content = self._read()
         except OSError as error:
             # The volume may be in the middle of a swap: forget the signature, so that the next
             # poll reads again even if the file looks the same.
-            self._checked = False
+            self._signature = None
+            if error.errno in _MISSING:
+                return Missing()
             return self._reject(error.errno, f"{self.path} cannot be read: {error}")
+        self._signature = signature
         try:
             document = parse_depth_document(
                 content.decode("utf-8"), pod=self._pod, max_depth=self._max_depth
@@ -107,13 +120,10 @@ class DepthFile:
         finally:
             os.close(descriptor)
 
-    def _stat(self) -> _Signature | None:
-        try:
-            # Followed on purpose: a ConfigMap volume swaps the `..data` symlink, so a new
-            # document is a new inode.
-            status = Path(self.path).stat()
-        except OSError:
-            return None
+    def _stat(self) -> _Signature:
+        # Followed on purpose: a ConfigMap volume swaps the `..data` symlink, so a new document is a
+        # new inode.
+        status = Path(self.path).stat()
         return (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
 
     def _reject(self, content: object, sentence: str) -> Rejected | None:
@@ -155,9 +165,16 @@ class DepthWatch:
             clock: seconds since the machine started, the same for every process.
         """
         self.ready = startup
+        self._startup = startup
         self._file = depth_file
         self._counters = counters
         self._clock = clock
+        self._obeyed: PodDepths | None = None
+        self._obeyed_since_s = 0.0
+        """Since when its generation's schedule for this pod lies ready."""
+        self._ends_at_s: float | None = None
+        self._missing_since_s: float | None = None
+        self._gone = False
         self._failing = False
         self._looked = threading.Event()
         self._stopping = threading.Event()
@@ -169,6 +186,7 @@ class DepthWatch:
         try:
             self._look()
         except Exception as error:  # noqa: BLE001 - nothing of ours may end the thread
+            self._missing_since_s = None
             self._failed(error)
         else:
             self._failing = False
@@ -217,23 +235,81 @@ class DepthWatch:
                 return
 
     def _look(self) -> None:
+        now_s = self._clock()
+        # First, whatever the file says: it may be a while until it says something.
+        self._end_entry(now_s)
         found = self._file.poll()
-        if found is None:
+        if isinstance(found, Missing):
+            self._is_missing(now_s)
             return
-        if not isinstance(found, Adopted):
+        # A read that fails says nothing of whether there is a file.
+        self._missing_since_s = None
+        if isinstance(found, Adopted):
+            self._adopt(found.document, now_s)
+        elif isinstance(found, Rejected):
             self._counters.reject_document()
             log.warning("Fathom: %s. The depth table in force stays.", found.sentence)
+
+    def _adopt(self, document: PodDepths, now_s: float) -> None:
+        before = self._obeyed
+        if before is None or (before.generation, before.schedule) != (
+            document.generation,
+            document.schedule,
+        ):
+            self._obeyed_since_s = now_s
+        self._obeyed = document
+        ends_s = document.ends_s
+        self._ends_at_s = None if ends_s is None else self._obeyed_since_s + ends_s
+        if self._ends_at_s is not None and now_s >= self._ends_at_s:
+            self._end_entry(now_s)
+        else:
+            self._make_ready(document.generation, document.schedule)
+        self._gone = False
+        self._counters.set_document(gone=False)
+
+    def _end_entry(self, now_s: float) -> None:
+        """The pod's own entry ends once its time is over: nobody has to be there to end it."""
+        if self._ends_at_s is None or self._obeyed is None or now_s < self._ends_at_s:
             return
-        document = found.document
-        table = depth_table(document.schedule, self._counters.max_batch)
+        self._ends_at_s = None
+        log.info("Fathom: this pod's own depths end after %d s", self._obeyed.ends_s)
+        self._make_ready(self._obeyed.generation, self._obeyed.common)
+
+    def _is_missing(self, now_s: float) -> None:
+        """Nothing for a while; then back to what is the user's, if a document was obeyed."""
+        if self._missing_since_s is None:
+            self._missing_since_s = now_s
+            log.warning("Fathom: %s is missing. The depth table in force stays.", self._file.path)
+        obeyed = self._obeyed
+        if obeyed is None or self._gone or now_s - self._missing_since_s < GONE_SECONDS:
+            return
+        self._gone = True
+        self._ends_at_s = None
+        log.warning(
+            "Fathom: %s is gone for %.0f s. Depth goes back to %s until a document comes.",
+            self._file.path,
+            GONE_SECONDS,
+            "tokens, as the last document had them" if obeyed.tokens else "the startup table",
+        )
+        if obeyed.tokens:
+            self._make_ready(0, obeyed.tokens)
+        else:
+            self.ready = self._startup
+            self._counters.set_ready(0)
+        self._counters.set_document(gone=True)
+
+    def _make_ready(self, generation: int, schedule: Schedule) -> None:
+        found = schedule_hash(schedule)
+        if (generation, found) == (self.ready.generation, self.ready.schedule_hash):
+            return
+        table = depth_table(schedule, self._counters.max_batch)
         # In this order: a generation that is told is one that the next step obeys.
-        found_hash = schedule_hash(document.schedule)
-        self.ready = Ready(document.generation, tuple(table), found_hash)
-        self._counters.set_ready(document.generation, found_hash)
+        self.ready = Ready(generation, tuple(table), found)
+        self._counters.set_ready(generation, found)
         log.info(
             "Fathom: generation %d in force from the next step on, schedule %s",
-            document.generation,
-            [list(entry) for entry in document.schedule],
+            generation,
+            [list(entry) for entry in schedule],
         )
 
     def _failed(self, error: Exception) -> None:

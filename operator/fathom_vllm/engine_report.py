@@ -32,6 +32,12 @@ def _depths(config: Any) -> str:
     return _listed(sorted(named))
 
 
+def _schedule(config: Any) -> str:
+    """Depth by batch as vLLM was started: `1-4:5,5-8:3`; empty: it was given one depth or none."""
+    ranges = config.speculative_config.num_speculative_tokens_per_batch_size
+    return _listed(f"{first}-{last}:{depth}" for first, last, depth in ranges or ())
+
+
 def _devices(config: Any) -> int:
     parallel = config.parallel_config
     return int(parallel.world_size * parallel.data_parallel_size)
@@ -47,6 +53,7 @@ _PARTS: Final[Mapping[str, Callable[[Any], object]]] = MappingProxyType(
         "graph_mode": lambda config: config.compilation_config.cudagraph_mode.name,
         "capture_sizes": lambda config: _listed(config.compilation_config.cudagraph_capture_sizes),
         "depths": _depths,
+        "schedule": _schedule,
         "method": lambda config: config.speculative_config.method,
         "max_num_seqs": lambda config: config.scheduler_config.max_num_seqs,
         "token_budget": lambda config: config.scheduler_config.max_num_batched_tokens,

@@ -74,6 +74,12 @@ class FathomCollector(Collector):
         )
         info.add_metric([__version__, self._content, *self._pod], 1)
         yield info
+        named = GaugeMetricFamily(
+            "fathom_pod_named",
+            "0: this engine does not know its pod's name, so it finds no entry of its own",
+        )
+        named.add_metric([], float(bool(self._pod[0])))
+        yield named
         if any(self._engine.values()):
             engine = GaugeMetricFamily(
                 "fathom_engine_info", "What this engine runs with", labels=list(self._engine)
@@ -139,15 +145,24 @@ def _state(counts: Counts) -> Iterator[Metric]:
     )
     schedule = GaugeMetricFamily(
         "fathom_depth_schedule_hash",
-        "Hash of the schedule that this document has for this pod; 0: there is none",
+        "Hash of the schedule in force; 0: it is of no document",
+    )
+    seen = GaugeMetricFamily(
+        "fathom_depth_document_seen", "1 once this engine has obeyed a depth document"
+    )
+    gone = GaugeMetricFamily(
+        "fathom_depth_document_gone",
+        "1 while the depth document that was obeyed is missing for a minute or longer, so that "
+        "depth went back to the user's own",
     )
     # An idle engine schedules nothing, but its next step puts in force what lies ready: without
     # this, an idle replica would seem to disobey.
     lies_ready = counts.live and counts.idle
     gauge.add_metric([], counts.ready if lies_ready else counts.generation)
     schedule.add_metric([], counts.ready_schedule_hash if lies_ready else counts.schedule_hash)
-    yield gauge
-    yield schedule
+    seen.add_metric([], float(counts.seen))
+    gone.add_metric([], float(counts.gone))
+    yield from (gauge, schedule, seen, gone)
     if counts.token_budget:
         budget = GaugeMetricFamily(
             "fathom_token_budget", "Tokens that a step may hold (max_num_batched_tokens)"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fathom_vllm.counters import CountersWriter, counters_path, rank_path
 from fathom_vllm.depth_file import DepthFile, DepthWatch, Ready
+from fathom_vllm.environment import OWN_TABLE, STARTUP
 from fathom_vllm.steps import (
     ClientOutputs,
     ScheduledStep,
@@ -85,6 +86,7 @@ class SchedulerHook:
         counters: CountersWriter,
         engine_table: Sequence[int] | None,
         *,
+        own_table: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Decide whether depth can be live.
@@ -93,6 +95,7 @@ class SchedulerHook:
             depth_file: where the operator's document appears.
             counters: where steps are counted.
             engine_table: vLLM's own table (index = batch); None when the engine has none.
+            own_table: whether that is in force without a document, with all its depths.
             clock: monotonic seconds.
         """
         self.watch: DepthWatch | None = None
@@ -108,8 +111,10 @@ class SchedulerHook:
         if engine_table and len(engine_table) == counters.max_batch + 1:
             # Until a document says otherwise, the first depth of the startup schedule at every
             # batch: its later ranges only name depths for the engine to prepare. The user's own
-            # depth is in the document, which lies there before the pod starts.
-            startup = Ready(0, (0, *[engine_table[1]] * counters.max_batch))
+            # depth is in the document, which lies there before the pod starts. A schedule that a
+            # user wrote for its own sake is not flattened.
+            flat = [engine_table[1]] * counters.max_batch
+            startup = Ready(0, (0, *(engine_table[1:] if own_table else flat)))
             self.watch = DepthWatch(depth_file, counters, startup)
         else:
             log.warning(
@@ -157,7 +162,8 @@ class SchedulerHook:
             )
             counters = CountersWriter(None, max_batch=max_batch, max_depth=max_depth)
         depth_file = DepthFile.from_environment(environ, max_depth=max_depth)
-        hook = cls(depth_file, counters, engine_table)
+        own_table = environ.get(STARTUP) == OWN_TABLE
+        hook = cls(depth_file, counters, engine_table, own_table=own_table)
         if hook.watch is not None:
             hook.watch.start()
         return hook

@@ -67,7 +67,7 @@ def busy(telemetry: Telemetry) -> None:
             ),
         )
         telemetry.reported(key, status, 0.0)
-        telemetry.depth(key, DepthDocument(1, flat(3, 16)))
+        telemetry.depth(key, DepthDocument(generation=1, schedule=flat(3, 16)))
         telemetry.alarms(key, () if well else (AlarmKind.DRAFT_MISMATCH,))
         telemetry.looked_after(key, lambda: 0.5)
     telemetry.leads(lambda: True)

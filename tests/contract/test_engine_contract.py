@@ -229,7 +229,7 @@ async def test_an_idle_engine_reports_the_generation_its_next_step_obeys(
     for generation in (50, 51):
         engine.write_depth(generation, [[1, 16, generation % 8]])
         found = await in_force(engine, generation)
-        document = DepthDocument(generation, flat(generation % 8, 16))
+        document = DepthDocument(generation=generation, schedule=flat(generation % 8, 16))
         assert found.total("fathom_depth_schedule_hash") == document.hash_for_pod("pod-0")
 
 

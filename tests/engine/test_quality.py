@@ -74,14 +74,16 @@ async def asked(
 async def test_a_whole_check_of_one_engine_is_lossless(
     engine: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
 ) -> None:
-    document = DepthDocument(next(generations), flat(DEPTH, 16))
+    document = DepthDocument(generation=next(generations), schedule=flat(DEPTH, 16))
     check: QualityCheck = begun("one", await obeyed(engine, document))
     before = await scrape(engine.base_url)
     held = []
     while check.result is None:
         held.append(check.holds)
         own = {pod: flat(depth, 16) for pod, depth in check.holds.items()}
-        fleet = await obeyed(engine, DepthDocument(next(generations), flat(DEPTH, 16), own))
+        fleet = await obeyed(
+            engine, DepthDocument(generation=next(generations), schedule=flat(DEPTH, 16), pods=own)
+        )
         check = check.advanced(fleet)
         replies = await replies_to(
             completions, engine.model, {POD: endpoint(engine)}, check.questions
@@ -107,7 +109,7 @@ async def test_accepted_and_rejected_drafts_leave_the_words_as_they_are(
     said = {}
     for depth in (0, DEPTH):
         before = await scrape(engine.base_url)
-        await obeyed(engine, DepthDocument(next(generations), flat(depth, 16)))
+        await obeyed(engine, DepthDocument(generation=next(generations), schedule=flat(depth, 16)))
         requests = [CompletionRequest(prompt, MOST_TOKENS) for prompt in WALKS]
         said[depth] = [await asked(completions, engine, request) for request in requests]
         after = await scrape(engine.base_url)
@@ -129,7 +131,7 @@ async def test_accepted_and_rejected_drafts_leave_the_words_as_they_are(
 async def test_the_engine_tells_how_far_apart_two_candidates_are(
     engine: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
 ) -> None:
-    await obeyed(engine, DepthDocument(next(generations), flat(0, 16)))
+    await obeyed(engine, DepthDocument(generation=next(generations), schedule=flat(0, 16)))
     reference = await asked(completions, engine, CompletionRequest(WALKS[0], 10))
     parted = Difference(prompt=0, position=4)
 

@@ -165,7 +165,7 @@ async def test_one_that_obeys_no_depth_goes_back_however_often_depth_is_written(
             return found
         newer = document.generation + 1
         schedule = flat((1, 3)[newer % 2], snapshot.settings.max_batch)
-        return moved(found, DepthDocument(newer, schedule))
+        return moved(found, DepthDocument(generation=newer, schedule=schedule))
 
     harness = LoopHarness({"replicas": 3, "rollout.canaryMinutes": canary_minutes}, decide=decide)
     await harness.until_ready()

@@ -47,7 +47,9 @@ def deeper(harness: LoopHarness) -> list[TuningSnapshot]:
         held = holding(snapshot)
         if snapshot.live_refusal is not None:
             return held
-        return moved(held, DepthDocument(2, flat(7, snapshot.settings.max_batch)))
+        return moved(
+            held, DepthDocument(generation=2, schedule=flat(7, snapshot.settings.max_batch))
+        )
 
     harness.decide = decide
     return told

@@ -59,7 +59,7 @@ def moving(snapshot: TuningSnapshot) -> TuningDecision:
     """To another depth, once."""
     if snapshot.document is None or snapshot.document.generation > 1:
         return holding(snapshot)
-    document = DepthDocument(2, flat(5, snapshot.settings.max_batch))
+    document = DepthDocument(generation=2, schedule=flat(5, snapshot.settings.max_batch))
     return moved(holding(snapshot), document, action=Action.MOVE)
 
 

@@ -122,7 +122,7 @@ async def test_a_move_is_written_told_and_remembered_at_once(harness: LoopHarnes
             return held
         return moved(
             held,
-            DepthDocument(2, flat(5, 256)),
+            DepthDocument(generation=2, schedule=flat(5, 256)),
             action=Action.MOVE,
             reason=Reason.MOVED,
             message="depth 5 is 12 % faster than 3.",
@@ -146,7 +146,7 @@ async def test_a_move_is_written_told_and_remembered_at_once(harness: LoopHarnes
 
 
 async def test_of_a_document_that_is_not_written_no_pod_is_told(harness: LoopHarness) -> None:
-    probe = DepthDocument(2, flat(5, 1024))
+    probe = DepthDocument(generation=2, schedule=flat(5, 1024))
     harness.decide = lambda snapshot: moved(holding(snapshot), probe, action=Action.PROBE)
     harness.kube.fail = lambda verb, kind: (
         KubeError(422, "a policy says no") if kind == CONFIG_MAP and verb != "list" else None
@@ -160,7 +160,9 @@ async def test_a_document_that_no_status_tells_of_is_there_since_it_was_seen(
 ) -> None:
     """Whoever wrote it ended before it could tell."""
     config_map = copy.deepcopy(harness.kube.find(CONFIG_MAP, "kimi-depth"))
-    later = DepthDocument(harness.status["depth"]["generation"] + 1, flat(5, 1024))
+    later = DepthDocument(
+        generation=harness.status["depth"]["generation"] + 1, schedule=flat(5, 1024)
+    )
     config_map["data"]["depth.json"] = later.to_json()
     harness.kube.put(CONFIG_MAP, config_map)
     harness.clock.at_s += 500
@@ -173,7 +175,7 @@ async def test_a_document_that_no_status_tells_of_is_there_since_it_was_seen(
 
 async def test_a_probe_touches_only_its_pod(harness: LoopHarness) -> None:
     first, second = (pod["metadata"]["name"] for pod in harness.kube.all_of(POD))
-    probe = DepthDocument(2, flat(3, 1024), {first: flat(4, 1024)})
+    probe = DepthDocument(generation=2, schedule=flat(3, 1024), pods={first: flat(4, 1024)})
     harness.decide = lambda snapshot: moved(holding(snapshot), probe, action=Action.PROBE)
     await harness.tick()
     assert "annotations" in harness.kube.find(POD, first)["metadata"]
@@ -278,6 +280,17 @@ async def test_a_pin_that_is_no_depth_is_told_once(harness: LoopHarness) -> None
     assert "'deep'" in event.body["message"]
 
 
+async def test_a_pin_of_an_engine_that_would_not_find_it_is_told(harness: LoopHarness) -> None:
+    harness.metrics.named = False
+    pod = harness.kube.find(POD, harness.kube.names(POD)[0])
+    pod["metadata"]["annotations"] = {names.ANNOTATION_PIN_DEPTH: "3"}
+    harness.kube.put(POD, pod)
+    await harness.run_for(120)
+    (event,) = harness.kube.written("Event")
+    assert event.body["reason"] == "PinIgnored"
+    assert "the engine does not know its pod's name" in event.body["message"]
+
+
 async def test_a_pin_reaches_the_tuner(harness: LoopHarness) -> None:
     pod = harness.kube.find(POD, harness.kube.names(POD)[0])
     pod["metadata"]["annotations"] = {names.ANNOTATION_PIN_DEPTH: "7"}
@@ -319,7 +332,10 @@ async def test_a_decision_that_could_not_be_written_is_not_told(harness: LoopHar
         KubeError(403, "no") if (verb, kind) == ("apply", CONFIG_MAP) else None
     )
     harness.decide = lambda snapshot: moved(
-        holding(snapshot), DepthDocument(2, flat(5, 256)), action=Action.MOVE, notable=True
+        holding(snapshot),
+        DepthDocument(generation=2, schedule=flat(5, 256)),
+        action=Action.MOVE,
+        notable=True,
     )
     told = len(harness.kube.all_of(EVENT))
     await harness.tick()

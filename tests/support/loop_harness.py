@@ -66,6 +66,7 @@ class FakeMetrics:
         self.down = False
         self.generation = 1
         self.schedule_hash = 0
+        self.named = True
         self.reports: dict[str, EngineReport] = {}
         """What engines say that they run with, by pod; those that are absent do not say."""
         self.asked: list[str] = []
@@ -84,6 +85,7 @@ class FakeMetrics:
                     live_depth=True,
                     depth_generation=self.generation,
                     schedule_hash=self.schedule_hash,
+                    named=self.named,
                     report=self.reports.get(pod.pod, NOTHING_TOLD),
                 )
                 for pod in pods
@@ -112,7 +114,7 @@ class FakeCompletions:
 def holding(snapshot: TuningSnapshot) -> TuningDecision:
     """A tuner that never moves: the document that is there, or the first one."""
     settings = snapshot.settings
-    first = DepthDocument(1, flat(settings.tokens, settings.max_batch))
+    first = DepthDocument(generation=1, schedule=flat(settings.tokens, settings.max_batch))
     readable = any(pod.counters is not None for pod in snapshot.pods)
     reason = Reason.NO_TRAFFIC if readable else Reason.NO_METRICS
     return TuningDecision(

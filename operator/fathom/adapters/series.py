@@ -70,6 +70,9 @@ TRANSITION_TOKENS: Final = "fathom_transition_tokens_total"
 TRANSITION_PREFILL: Final = "fathom_transition_prefill_tokens_total"
 GENERATION: Final = "fathom_depth_generation"
 SCHEDULE: Final = "fathom_depth_schedule_hash"
+SEEN: Final = "fathom_depth_document_seen"
+GONE: Final = "fathom_depth_document_gone"
+NAMED: Final = "fathom_pod_named"
 REJECTIONS: Final = "fathom_depth_rejections_total"
 ERRORS: Final = "fathom_hook_errors_total"
 LIVE: Final = "fathom_live_depth"
@@ -82,6 +85,9 @@ OF_A_HOOK: Final = (TRANSITIONS, GENERATION, REJECTIONS, ERRORS, LIVE)
 _SCALARS: Final = (
     *OF_A_HOOK,
     SCHEDULE,
+    SEEN,
+    GONE,
+    NAMED,
     SHOWN,
     BUDGET,
     TRANSITION_SECONDS,

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fathom_vllm import buckets as counted
-from fathom_vllm.depth_document import LAST_GENERATION, schedule_hash
+from fathom_vllm.depth_document import LAST_GENERATION, LONGEST_END_S, schedule_hash
 
 BUDGET_SHARE: Final = 0.5
 """Most of the tokens that a step may hold, for all requests' drafts and the token after them: no
@@ -98,13 +98,23 @@ def _at(part: DepthRange) -> str:
     return f"{part.depth} at {batches}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DepthDocument:
-    """What one version of the depth ConfigMap says."""
+    """What one version of the depth ConfigMap says.
+
+    A generation says which depths, and for how long. `tokens` may change within it: nothing that is
+    in force changes with it.
+    """
 
     generation: int
     schedule: Schedule
     pods: Mapping[str, Schedule] = field(default_factory=dict)
+    tokens: Schedule = ()
+    """The user's own depth: what engines go back to once there is no document. Empty: as started.
+    An earlier Fathom writes none."""
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """Seconds after which a pod's own entry ends by itself, and `schedule` follows; earlier plugins
+    pass over it."""
 
     def for_pod(self, pod: str) -> Schedule:
         """The schedule one pod obeys."""
@@ -112,22 +122,33 @@ class DepthDocument:
 
     def hash_for_pod(self, pod: str) -> int:
         """What the engine of a pod shows once it obeys this."""
-        return schedule_hash(_ranges(self.for_pod(pod)))
+        return _hash(self.for_pod(pod))
+
+    def hashes_for_pod(self, pod: str) -> frozenset[int]:
+        """What it may show: its own entry may have ended by itself."""
+        own = self.hash_for_pod(pod)
+        return frozenset({own, _hash(self.schedule)} if pod in self.ends else {own})
 
     def same_depths(self, other: Self) -> bool:
-        """Whether both ask for the same depths, whatever their generations."""
-        return self.schedule == other.schedule and dict(self.pods) == dict(other.pods)
+        """Whether both ask for the same depths for as long, whatever their generations."""
+        return (self.schedule, dict(self.pods), dict(self.ends)) == (
+            other.schedule,
+            dict(other.pods),
+            dict(other.ends),
+        )
 
     def to_json(self) -> str:
         """Canonical text: equal documents are equal strings."""
-        return json.dumps(
-            {
-                "generation": self.generation,
-                "schedule": _ranges(self.schedule),
-                "pods": {pod: _ranges(self.pods[pod]) for pod in sorted(self.pods)},
-            },
-            separators=(",", ":"),
-        )
+        wire: dict[str, object] = {
+            "generation": self.generation,
+            "schedule": _ranges(self.schedule),
+            "pods": {pod: _ranges(self.pods[pod]) for pod in sorted(self.pods)},
+        }
+        if self.tokens:
+            wire["tokens"] = _ranges(self.tokens)
+        if self.ends:
+            wire["ends"] = {pod: self.ends[pod] for pod in sorted(self.ends)}
+        return json.dumps(wire, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self | None:
@@ -140,6 +161,8 @@ class DepthDocument:
             generation=wire.generation,
             schedule=_schedule(wire.schedule),
             pods={pod: _schedule(ranges) for pod, ranges in wire.pods.items()},
+            tokens=_schedule(wire.tokens),
+            ends=wire.ends,
         )
 
 
@@ -151,6 +174,13 @@ class _Wire(BaseModel):
     generation: Annotated[int, Field(ge=1, le=LAST_GENERATION)]
     schedule: _WireSchedule
     pods: dict[str, _WireSchedule] = {}
+    tokens: _WireSchedule = ()
+    ends: dict[str, Annotated[int, Field(ge=1, le=LONGEST_END_S)]] = {}
+
+
+@lru_cache(maxsize=256)
+def _hash(schedule: Schedule) -> int:
+    return schedule_hash(_ranges(schedule))
 
 
 def _ranges(schedule: Schedule) -> list[list[int]]:

@@ -20,6 +20,7 @@ from fathom.engine.argument_parser import (
     token_budget,
     whole_number,
 )
+from fathom.engine.depth import DepthRange, Schedule
 from fathom.engine.start import parsed_version
 
 _WORD: Final = re.compile(r"[\w.+-]{1,64}", re.ASCII)
@@ -27,6 +28,8 @@ _DEVICE: Final = re.compile(r"[ -~]{1,64}")
 """What a pod shows is kept beyond its page, and stands in sentences."""
 _LONGEST_LIST: Final = 1024
 """Characters; the plugin tells no longer one."""
+_RANGE: Final = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,9})", re.ASCII)
+"""First and last batch of a part of a startup schedule, and its depth."""
 _SAID: Final = {"true": True, "false": False}
 
 
@@ -44,6 +47,8 @@ class EngineReport:
     """Sizes of its CUDA graphs, in tokens."""
     depths: tuple[int, ...] = ()
     """That its startup schedule names, ascending; (0,): it has no speculation."""
+    schedule: Schedule = ()
+    """Its startup schedule, as vLLM was given it; empty, too: it was given one depth or none."""
     method: str = ""
     max_num_seqs: int | None = None
     token_budget: int | None = None
@@ -79,6 +84,7 @@ def report_in(labels: Mapping[str, str]) -> EngineReport:
         graph_mode=word("graph_mode"),
         capture_sizes=_counts(labels.get("capture_sizes", "")),
         depths=_depths(_counts(labels.get("depths", ""))),
+        schedule=_schedule(labels.get("schedule", "")),
         method=word("method"),
         max_num_seqs=number("max_num_seqs"),
         token_budget=number("token_budget"),
@@ -155,6 +161,18 @@ def _count(text: str) -> int | None:
 def _counts(text: str) -> tuple[int, ...]:
     parts = text.split(",") if len(text) <= _LONGEST_LIST else []
     return tuple(map(int, parts)) if all(map(is_count, parts)) else ()
+
+
+def _schedule(text: str) -> Schedule:
+    parts = text.split(",") if len(text) <= _LONGEST_LIST else []
+    found = [match for part in parts if (match := _RANGE.fullmatch(part))]
+    ranges = tuple(DepthRange(*map(int, match.groups())) for match in found)
+    starts = (1, *(each.last + 1 for each in ranges))
+    ascend = all(
+        start <= each.first <= each.last for start, each in zip(starts, ranges, strict=False)
+    )
+    known = len(ranges) == len(parts) and ranges and ranges[0].first == 1 and ascend
+    return ranges if known and _depths({each.depth for each in ranges}) else ()
 
 
 def _speculative_config(arguments: EngineArguments) -> Mapping[str, JsonValue]:

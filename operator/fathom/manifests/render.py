@@ -39,9 +39,8 @@ _OPTIONAL: Final[Mapping[Kind, Callable[[SpeculativeDeployment, ServedApis], Man
 
 def initial_depth(sd: SpeculativeDeployment) -> DepthDocument:
     """The first depth document: the user's `tokens` at every batch."""
-    return DepthDocument(
-        generation=1, schedule=flat(sd.spec.speculation.tokens, sd.engine.max_num_seqs)
-    )
+    tokens = flat(sd.spec.speculation.tokens, sd.engine.max_num_seqs)
+    return DepthDocument(generation=1, schedule=tokens, tokens=tokens)
 
 
 def optional_children(

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import Final
 
+from fathom.engine.depth import DepthDocument
 from fathom.engine.report import NOTHING_TOLD, EngineReport
 from fathom.measurement.packed_counts import CountsForm
 from fathom.text import counted
@@ -149,7 +150,13 @@ class PodCounters:
     depth_generation: int
     """Generation of the depth document in force; 0: none yet."""
     schedule_hash: int = 0
-    """Hash of the schedule that this document has for the pod; 0: it is not told."""
+    """Hash of the schedule in force; 0: it is not told."""
+    document_seen: bool = True
+    """Whether the engine ever obeyed a depth document. Older plugins do not tell."""
+    document_gone: bool = False
+    """Whether that document is gone since, so that the engine went back to the user's depth."""
+    named: bool = True
+    """Whether it knows its pod's name, and so finds an entry of its own. Older ones do not tell."""
     depth_rejections: float = 0.0
     hook_errors: float = 0.0
     counters_shown: bool = True
@@ -177,6 +184,23 @@ class PodCounters:
     """Time per output token of finished requests, seconds."""
     ttft: Histogram = ()
     """Time to first token, seconds."""
+
+    def runs(self, document: DepthDocument) -> bool:
+        """Whether what this document has for the pod is in force.
+
+        By its hash: a file from elsewhere may bear the same number. By the number alone where an
+        older plugin tells no hash.
+        """
+        asked = document.hash_for_pod(self.pod)
+        return self._bears_number(document) and self.schedule_hash in {0, asked}
+
+    def follows(self, document: DepthDocument) -> bool:
+        """Whether it does as this document says: its own entry may also have ended by itself."""
+        asked = document.hashes_for_pod(self.pod)
+        return self._bears_number(document) and self.schedule_hash in {0, *asked}
+
+    def _bears_number(self, document: DepthDocument) -> bool:
+        return self.depth_generation == document.generation
 
 
 NO_STEPS: Final = CellCounts()

@@ -206,7 +206,7 @@ class Replica:
     live: bool = True
     """Its metrics were read, and show that its depth can be changed live."""
     generation: int = 0
-    """Generation of the depth document that its engine reports to be in force."""
+    """Generation of the operator's document, if its engine has that in force; else 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +251,8 @@ def chosen(fleet: QualityFleet) -> Chosen | str:
     if not free:
         return (
             f"Of {counted(len(fleet.replicas), 'ready replica')} none can be held at a depth: "
-            "pinned by a person, or metrics that cannot be read or show no live depth."
+            "pinned by a person, metrics that cannot be read or show no live depth, or an engine "
+            "that does not know its pod's name."
         )
     # A replica with depths of its own is in the middle of a probe, which need not be cut short.
     free.sort(key=lambda each: (each.name in document.pods, each.name))

@@ -11,11 +11,13 @@ from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.manifest import Meta
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects, Snapshot
+from fathom.engine.depth import DepthDocument
 from fathom.measurement.counters import PodCounters
 from fathom.quality.check import LONGEST_ID, QUALITY_KEY, QualityCheck
 from fathom.quality.comparison import QualityFleet, Replica
 from fathom.resource import SpeculativeDeployment
 from fathom.text import shortened
+from fathom.tuning.sentences import UNNAMED
 
 _ANY_DEPTH: Final = range(MAX_TOKENS_LIMIT + 1)
 PAUSED_WITHOUT_REASON: Final = "true"
@@ -44,13 +46,18 @@ def bad_pins(snapshot: Snapshot, named: Collection[int]) -> tuple[BadPin, ...]:
     found = []
     for pod in snapshot.objects.leaders:
         value = pod.metadata.annotations.get(names.ANNOTATION_PIN_DEPTH)
-        if value is not None and pinned_depth(pod, named) is None:
+        counters = snapshot.counters.get(pod.name)
+        if value is None:
+            continue
+        if pinned_depth(pod, named) is None:
             depths = ", ".join(map(str, sorted(pod.spec.named_depths or named)))
-            message = (
-                f"annotation {names.ANNOTATION_PIN_DEPTH}={value!r} of pod {pod.name} is ignored: "
-                f"write one of {depths}, which its engine has, or remove it."
-            )
-            found.append(BadPin(pod.name, value, message))
+            why = f"write one of {depths}, which its engine has, or remove it."
+        elif counters is not None and not counters.named:
+            why = f"the engine {UNNAMED}."
+        else:
+            continue
+        message = f"annotation {names.ANNOTATION_PIN_DEPTH}={value!r} of pod {pod.name} is ignored:"
+        found.append(BadPin(pod.name, value, f"{message} {why}"))
     return tuple(found)
 
 
@@ -97,7 +104,7 @@ def fleet_of(
     return QualityFleet(
         now_s=snapshot.now_s,
         replicas=tuple(
-            _replica(pod, snapshot.counters.get(pod.name))
+            _replica(pod, snapshot.counters.get(pod.name), snapshot.objects.depth)
             for pod in pods
             if pod.ready and pod.status.pod_ip
         ),
@@ -106,13 +113,16 @@ def fleet_of(
     )
 
 
-def _replica(pod: ObservedPod, counters: PodCounters | None) -> Replica:
+def _replica(
+    pod: ObservedPod, counters: PodCounters | None, document: DepthDocument | None
+) -> Replica:
+    runs = counters is not None and document is not None and counters.runs(document)
     return Replica(
         name=pod.name,
         revision=pod.revision,
         pinned=pinned_depth(pod) is not None,
-        live=counters is not None and counters.live_depth,
-        generation=counters.depth_generation if counters else 0,
+        live=counters is not None and counters.live_depth and counters.named,
+        generation=document.generation if document is not None and runs else 0,
     )
 
 

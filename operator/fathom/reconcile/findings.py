@@ -63,7 +63,7 @@ def _other_schedule(counters: PodCounters, document: DepthDocument | None) -> It
     if document is None or counters.depth_generation != document.generation:
         return
     told, asked = counters.schedule_hash, document.hash_for_pod(counters.pod)
-    if told not in {0, asked}:
+    if not counters.follows(document):
         yield Difference(
             f"depths of generation {document.generation} with hash", f"{told:08x}", f"{asked:08x}"
         )

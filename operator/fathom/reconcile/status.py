@@ -201,4 +201,4 @@ def _depth(findings: Findings, objects: Objects) -> DepthStatus:
 def _applied(objects: Objects, document: DepthDocument, counters: Mapping[str, PodCounters]) -> int:
     names_ready: Sequence[str] = [pod.name for pod in objects.leaders if pod.ready]
     found = (counters.get(name) for name in names_ready)
-    return sum(each is not None and each.depth_generation == document.generation for each in found)
+    return sum(each is not None and each.follows(document) for each in found)

@@ -96,7 +96,9 @@ class Replay:
         self._depths = RecordedDepths.at_start(self._tokens, settings.max_batch)
         self._newest: dict[str, PodCounters] = {}
         self._seen_since_s: dict[str, float] = {}
-        self._document = DepthDocument(0, flat(self._tokens, settings.max_batch))
+        self._document = DepthDocument(
+            generation=0, schedule=flat(self._tokens, settings.max_batch)
+        )
         self._document_since_s = 0.0
         self._unplugged = Unplugged()
         self._first_s = self._last_s = self._next_s = 0.0
@@ -169,7 +171,8 @@ class Replay:
         if before is not None and before.started_at_s + CLOCK_TOLERANCE_S < look.started_at_s:
             self._restarts += 1
         self._unplugged.take(before, look)
-        self._newest[look.pod] = look
+        # The document is inferred from what ran: no engine shows the hash of that.
+        self._newest[look.pod] = replace(look, schedule_hash=0)
         self._seen_since_s.setdefault(look.pod, look.at_s)
         self._last_s = look.at_s
         self._looks += 1

@@ -210,7 +210,7 @@ def seen_obeying(watch: CanaryWatch, given: RolloutInput) -> CanaryWatch:
     if not given.live or watch.ready_since_s is None or counters is None or document is None:
         return watch
     generation = counters.depth_generation
-    if generation >= document.generation:
+    if generation > document.generation or counters.follows(document):
         return replace(watch, generation=generation, behind_since_s=None)
     if watch.behind_since_s is not None and watch.generation == generation:
         return watch

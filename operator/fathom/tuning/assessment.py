@@ -155,7 +155,7 @@ def _progress(
         return None
     counters = next((pod.counters for pod in pods if pod.name == probe.pod), None)
     in_force_at_s = probe.in_force_at_s
-    if not in_force_at_s and counters and counters.depth_generation == document.generation:
+    if not in_force_at_s and counters and counters.runs(document):
         in_force_at_s = counters.at_s
     own = [each for each in deltas if each.pod == probe.pod]
     steps = steps_in(pooled_cells(own), probe.depths)

@@ -1,6 +1,6 @@
 """One decision for the fleet, made of those for the rest and for each cohort. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -27,6 +27,7 @@ def together(
     apart: Sequence[Decided],
     *,
     news: str,
+    unnamed: Collection[str] = (),
 ) -> TuningDecision:
     """What is decided for all.
 
@@ -36,13 +37,14 @@ def together(
         rest: what is decided for the pods that are in no cohort; its state is the fleet's.
         apart: for each cohort that has pods.
         news: who changed cohorts, as sentences; empty: nobody.
+        unnamed: pods that would not find an entry of their own.
     """
     parts = (rest, *(each for _, each in apart))
     lead = min(
         parts,
         key=lambda each: (_WEIGHTIEST.index(each.action), each.reason is not Reason.PROBING),
     )
-    after = _document(document, newest, rest.document, apart)
+    after = _document(document, newest, rest.document, apart, unnamed)
     action, reason = lead.action, lead.reason
     if action is Action.HOLD and after is not document:
         action, reason = Action.MOVE, Reason.TUNED_APART
@@ -71,14 +73,22 @@ def together(
 
 
 def _document(
-    before: DepthDocument, newest: int, rest: DepthDocument, apart: Iterable[Decided]
+    before: DepthDocument,
+    newest: int,
+    rest: DepthDocument,
+    apart: Iterable[Decided],
+    unnamed: Collection[str],
 ) -> DepthDocument:
     """With the depths of all; the very same one if nothing changes."""
-    pods, newest = dict(rest.pods), max(before.generation, newest)
+    pods, ends = dict(rest.pods), dict(rest.ends)
+    newest = max(before.generation, newest)
     for cohort, decided in apart:
-        pods |= {pod: decided.document.for_pod(pod) for pod in cohort.pods}
+        pods |= {pod: decided.document.for_pod(pod) for pod in cohort.pods if pod not in unnamed}
+        ends |= decided.document.ends
         newest = max(newest, cohort.state.generation)
-    after = DepthDocument(generation=newest + 1, schedule=rest.schedule, pods=pods)
+    after = DepthDocument(
+        generation=newest + 1, schedule=rest.schedule, pods=pods, tokens=before.tokens, ends=ends
+    )
     return before if after.same_depths(before) else after
 
 

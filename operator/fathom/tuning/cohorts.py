@@ -287,6 +287,7 @@ def rest(
         pods=tuple(pod for pod in snapshot.pods if pod.name not in apart),
         apart=tuple(pod for pod in snapshot.pods if pod.name in apart),
         document=view,
+        whole=document,
         state=replace(
             state,
             disobeying=tuple(pod for pod in state.disobeying if pod not in apart),
@@ -322,7 +323,7 @@ def alone(
         disobeying=(*own.disobeying, *sorted(came)),
         behind=(*own.behind, *behind),
     )
-    return replace(snapshot, pods=pods, document=view, state=state), view
+    return replace(snapshot, pods=pods, document=view, whole=document, state=state), view
 
 
 def _view(document: DepthDocument, schedule: Schedule, pods: Iterable[str]) -> DepthDocument:
@@ -330,4 +331,6 @@ def _view(document: DepthDocument, schedule: Schedule, pods: Iterable[str]) -> D
 
     A pod that runs another schedule than its cohort's is put right when all are joined.
     """
-    return replace(document, schedule=schedule, pods={pod: document.pods[pod] for pod in pods})
+    own = {pod: document.pods[pod] for pod in pods}
+    ends = {pod: seconds for pod, seconds in document.ends.items() if pod in own}
+    return replace(document, schedule=schedule, pods=own, ends=ends)

@@ -1,6 +1,6 @@
 """One decision in the making: what every check looks at, and what every answer is made of."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,6 +17,8 @@ from fathom.tuning.learned_state import MOST_VISITS, Probe, TuningState
 from fathom.tuning.policy.option import Bounds, Visit
 from fathom.tuning.policy.policy import Policy
 
+WARM_S: Final = 30.0
+"""Pods that became ready more recently are still warming up."""
 MOSTLY_SHARE: Final = 0.5
 """Share of the busy time that depth 0 must have before its price is mentioned."""
 
@@ -157,17 +159,55 @@ class Situation:
     def next_document(self, depths: Mapping[int, int], tried: Probe | None) -> DepthDocument:
         """The document for these depths; the very same one if nothing changes."""
         most = self.settings.max_batch
-        pods = dict(self.pins)
+        pods, ends = dict(self.pins), dict[str, int]()
         if tried is not None:
             # An engine that was made smaller has fewer buckets than when it was begun.
             own = {bucket: depth for bucket, depth in tried.depths if bucket in depths}
             pods[tried.pod] = schedule_of({**depths, **own}, most)
+            ends |= {tried.pod: tried.ends_after_s} if tried.ends_after_s else {}
         document = DepthDocument(
             generation=max(self.document.generation, self.state.generation) + 1,
             schedule=schedule_of(depths, most),
             pods=pods,
+            tokens=self.document.tokens,
+            ends=ends,
         )
         return self.document if document.same_depths(self.document) else document
+
+    def carrier(self, buckets: Collection[int], *, idle_for_s: float) -> str | None:
+        """The pod with most of the traffic in question, of those that may carry a probe.
+
+        Args:
+            buckets: that are probed.
+            idle_for_s: for so many seconds it may have made no step.
+        """
+        stepped = dict(self.state.stepped)
+        load = {
+            each.pod: sum(c.steps for cell, c in each.cells.items() if cell.batch_le in buckets)
+            for each in self.deltas
+        }
+
+        def fit(pod: TunedPod) -> bool:
+            return (
+                pod.ready
+                and pod.ready_for_s > WARM_S
+                and pod.pinned_depth is None
+                and pod.name not in self.convergence.disobeying
+                and pod.counters is not None
+                and pod.counters.live_depth
+                and pod.named
+                and not self.snapshot.is_stale(pod.counters)
+                and self.now_s - stepped.get(pod.name, 0.0) <= idle_for_s
+            )
+
+        # Of a pod whose own speed is not kept, it would be taken for the depth's.
+        known = {each.pod for each in self.state.step_times.pods}
+        best = max(
+            (pod for pod in self.snapshot.pods if fit(pod)),
+            key=lambda pod: (pod.name in known, load.get(pod.name, 0.0), pod.name),
+            default=None,
+        )
+        return best.name if best is not None else None
 
     def with_state(self, state: TuningState) -> "Situation":
         """The same situation after a change of mind."""
@@ -221,7 +261,10 @@ def bounds_of(settings: Settings, pods: Iterable[TunedPod], known_budget: float)
 
 
 def pins(settings: Settings, pods: Iterable[TunedPod]) -> dict[str, Schedule]:
-    """Overrides that are asked for: by people, within the spec's bounds; by quality checks."""
+    """Overrides that are asked for: by people, within the spec's bounds; by quality checks.
+
+    None for a pod that would not find it.
+    """
 
     def within(depth: int, *, checked: bool) -> int:
         # Which of these its engine has is not asked here: it may have others than the rest.
@@ -230,5 +273,5 @@ def pins(settings: Settings, pods: Iterable[TunedPod]) -> dict[str, Schedule]:
     return {
         pod.name: flat(within(pod.pinned_depth, checked=pod.checked), settings.max_batch)
         for pod in pods
-        if pod.pinned_depth is not None
+        if pod.pinned_depth is not None and pod.named
     }

@@ -1,4 +1,8 @@
-"""Whether the engines run the depths that the document asks for: they themselves say so."""
+"""Whether the engines run the depths that the document asks for: they themselves say so.
+
+By the hash of their schedule, since a file from elsewhere may bear the document's number. A pod
+whose own entry has ended by itself does as the document says.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,6 +30,12 @@ class _Found(Enum):
     """Within the deadline."""
     BEHIND = auto()
     """It steps by an older document."""
+    FOREIGN = auto()
+    """It read a document of this number that says something else."""
+    GONE = auto()
+    """The document that it had is gone, and it went back to the user's depth."""
+    UNSEEN = auto()
+    """It never had a document."""
     UNPLUGGED = auto()
     """It has no plugin that changes depth."""
     UNCOUNTED = auto()
@@ -71,7 +81,7 @@ def convergence(
     An engine puts a document in force when it schedules, so one that has not stepped since it was
     written has disobeyed nothing.
     """
-    stepped = dict(state.stepped)
+    stepped, asked = dict(state.stepped), snapshot.whole or document
     found: dict[_Found, list[str]] = {each: [] for each in _Found}
     late: list[str] = []
     still: list[Behind] = []
@@ -87,19 +97,21 @@ def convergence(
                 shown = counters.counters_shown
                 found[_Found.UNPLUGGED if shown else _Found.UNCOUNTED].append(pod.name)
             continue
-        if counters.depth_generation == document.generation:
+        if counters.follows(asked):
             continue
         since = _behind(pod, counters, state.behind, snapshot.document_written_at_s)
         still.append(since)
         waited = min(snapshot.now_s - since.since_s, pod.ready_for_s)
-        idle = stepped.get(pod.name, 0.0) < snapshot.now_s - waited
+        how = _how_behind(counters, asked)
+        # Idle or not, an engine knows whether it found a document, and which.
+        idle = how is _Found.BEHIND and stepped.get(pod.name, 0.0) < snapshot.now_s - waited
         if pod.name in state.disobeying or (waited > DEADLINE_S and not idle):
-            found[_Found.BEHIND].append(pod.name)
+            found[how].append(pod.name)
         elif not idle:
             found[_Found.WAITING].append(pod.name)
             late += [pod.name] * (waited > POKE_AFTER_S)
     unread = tuple(found[_Found.UNREAD])
-    disobeying = (_Found.BEHIND, _Found.UNPLUGGED, _Found.UNCOUNTED, _Found.UNREAD)
+    disobeying = [each for each in _Found if each is not _Found.WAITING]
     return Convergence(
         judged=sum(counters is not None for _, counters in ready),
         waiting=tuple(found[_Found.WAITING]),
@@ -109,6 +121,14 @@ def convergence(
         behind=tuple(still),
         sentence=_sentence(document.generation, found),
     )
+
+
+def _how_behind(counters: PodCounters, document: DepthDocument) -> _Found:
+    if counters.depth_generation == document.generation:
+        return _Found.FOREIGN
+    if counters.document_gone:
+        return _Found.GONE
+    return _Found.BEHIND if counters.document_seen else _Found.UNSEEN
 
 
 def _behind(
@@ -129,15 +149,31 @@ def _sentence(generation: int, found: Mapping[_Found, list[str]]) -> str:
             f"document after {DEADLINE_S:.0f} s. Check the pod's log for 'fathom' and that "
             "the depth ConfigMap is mounted as a directory."
         )
+    if foreign := found[_Found.FOREIGN]:
+        parts.append(
+            f"{', '.join(foreign)} run a depth document that is not this one, though it is of "
+            f"generation {generation}, too: check what is mounted at FATHOM_DEPTH_FILE, and who "
+            "else writes it."
+        )
+    if gone := found[_Found.GONE]:
+        parts.append(
+            f"{', '.join(gone)} find no depth document any more, and went back to tokens: the "
+            "depth ConfigMap was deleted, or its kubelet does not bring the one that is there."
+        )
+    if unseen := found[_Found.UNSEEN]:
+        parts.append(
+            f"{', '.join(unseen)} never found a depth document they can obey: check that the depth "
+            "ConfigMap is mounted as a directory, and the pod's log for 'fathom'."
+        )
     if unplugged := found[_Found.UNPLUGGED]:
         parts.append(
             f"{', '.join(unplugged)} cannot change depth live: the engine shows no live plugin. "
             "Check the pod's log for 'fathom', and that PYTHONPATH and --scheduler-cls are as "
             "rendered."
         )
-    if unseen := found[_Found.UNCOUNTED]:
+    if uncounted := found[_Found.UNCOUNTED]:
         parts.append(
-            f"{', '.join(unseen)} run the plugin, but its counters do not reach /metrics: most "
+            f"{', '.join(uncounted)} run the plugin, but its counters do not reach /metrics: most "
             "often /dev/shm was full when the engine started. The pod's log says why (look for "
             "'fathom'); make space there, then replace the pod."
         )

@@ -151,7 +151,7 @@ def explain(
 
 
 def _of_cohort(cohort: Cohort, settings: Settings, generation: int, now_s: float) -> Explanation:
-    document = DepthDocument(generation, cohort.schedule)
+    document = DepthDocument(generation=generation, schedule=cohort.schedule)
     return explain(cohort.state, settings, document, now_s, pods=len(cohort.pods))
 
 

@@ -80,6 +80,11 @@ class TunedPod:
     checked: bool = False
     """Whether it is a quality check that holds it, which may ask for depth 0 in any case."""
 
+    @property
+    def named(self) -> bool:
+        """Whether its engine can find an entry of its own, as far as is known."""
+        return self.counters is None or self.counters.named
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSnapshot:
@@ -107,6 +112,8 @@ class TuningSnapshot:
     """The sentence that says who holds depth, and why; empty: nobody does."""
     compared: bool = False
     """Whether a canary is compared with the only one of these pods that is ready."""
+    whole: DepthDocument | None = None
+    """What pods read, where `document` is a view of it for some of them; None: it is no view."""
 
     def is_stale(self, counters: PodCounters) -> bool:
         """Whether a sample is too old to act on."""

@@ -56,6 +56,8 @@ class Probe:
     """Windows of the probed pod that ended since it is in force."""
     sentinel: bool = False
     """It only looks whether drafts are accepted where none are made."""
+    ends_after_s: int = 0
+    """Seconds after which the pod ends it by itself; 0: never, as an earlier Fathom began it."""
 
 
 @dataclass(frozen=True, slots=True)

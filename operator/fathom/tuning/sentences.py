@@ -48,6 +48,9 @@ PREEMPTED: Final = (
     "prompts read once more. Fewer requests at once (--max-num-seqs), more memory for the cache, "
     "or more replicas end that."
 )
+UNNAMED: Final = (
+    "does not know its pod's name (variable FATHOM_POD_NAME), so no depth can be given to it alone"
+)
 OLDER_PLUGIN: Final = (
     "What it gains is unknown: these pods have an older plugin, which does not count prompts. The "
     "next rollout brings the newer one."

@@ -86,6 +86,10 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
     Idempotent, and harmless when called early. A decision that could not be carried out is simply
     made again: what is in force is read from the snapshot's document, never assumed.
     """
+    found, tokens = snapshot.document, orders.own_depth(snapshot.settings)
+    if found is not None and found.tokens != tokens:
+        # No new generation: nothing that is in force changes with it.
+        snapshot = replace(snapshot, document=replace(found, tokens=tokens))
     is_static = snapshot.settings.mode is TuningMode.STATIC
     if snapshot.read and (is_static or snapshot.live_refusal is not None):
         document = orders.at_rest(snapshot)
@@ -120,7 +124,9 @@ def _of_all(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision
         apart.append((cohort, decision))
     rest = replace(rest, state=replace(rest.state, cohorts=tuple(kept), gained=gained))
     news = changes(before, state.cohorts, (pod.name for pod in snapshot.pods))
-    return together(document, snapshot.state.generation, rest, apart, news=news)
+    unnamed = {pod.name for pod in snapshot.pods if not pod.named}
+    newest = snapshot.state.generation
+    return together(document, newest, rest, apart, news=news, unnamed=unnamed)
 
 
 def _of_alike(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision:

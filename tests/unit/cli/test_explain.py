@@ -66,7 +66,7 @@ STATE = TuningState(
     traffic=Traffic().updated(pooled_cells(WINDOWS), NOW_S, 30),
 )
 FOUR = replace(SETTINGS, max_tokens=4)
-DOCUMENT = DepthDocument(7, (DepthRange(1, 4, 3), DepthRange(5, 16, 2)))
+DOCUMENT = DepthDocument(generation=7, schedule=(DepthRange(1, 4, 3), DepthRange(5, 16, 2)))
 
 
 def explained(state: TuningState = STATE, document: DepthDocument | None = DOCUMENT) -> Explanation:
@@ -233,7 +233,7 @@ def test_a_probe_that_runs_is_named() -> None:
 
 def test_a_single_allowed_depth_needs_no_other_reason() -> None:
     only = replace(SETTINGS, min_tokens=3, max_tokens=3)
-    told = explain(STATE, only, DepthDocument(1, flat(3, 16)), NOW_S)
+    told = explain(STATE, only, DepthDocument(generation=1, schedule=flat(3, 16)), NOW_S)
 
     assert {each.why for each in told.buckets} == {"the only depth that may be chosen."}
 
@@ -244,7 +244,7 @@ def test_without_any_load_no_batch_has_a_share_of_it() -> None:
 
 
 def test_what_it_would_try_is_worth_more_to_more_pods() -> None:
-    at_three = DepthDocument(1, flat(3, 16))
+    at_three = DepthDocument(generation=1, schedule=flat(3, 16))
     fourth = Trials((1e6, 8e5, 4.8e5, 2.4e5), (8e5, 4.8e5, 2.4e5, 6e4))
     hard = replace(STATE, survival=Survival().updated(fourth, NOW_S))
     (pod,) = STATE.step_times.pods

@@ -1,11 +1,12 @@
 """What the operator takes for a depth document: no more than an engine would."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from fathom.engine.depth import DepthDocument, DepthRange, same_depths, summary
-from fathom_vllm.depth_document import parse_depth_document
+from fathom_vllm.depth_document import DepthDocumentError, parse_depth_document, schedule_hash
 
 
 def read(generation: object) -> DepthDocument | None:
@@ -13,7 +14,7 @@ def read(generation: object) -> DepthDocument | None:
 
 
 def test_a_document_is_read_back() -> None:
-    document = DepthDocument(2**53, (DepthRange(1, 8, 3),))
+    document = DepthDocument(generation=2**53, schedule=(DepthRange(1, 8, 3),))
     assert read(2**53) == document == DepthDocument.from_json(document.to_json())
 
 
@@ -29,6 +30,43 @@ def test_what_no_engine_can_report_is_no_generation(generation: object) -> None:
 )
 def test_a_schedule_of_nothing_is_none(empty: dict[str, object]) -> None:
     assert DepthDocument.from_json(json.dumps({"generation": 1, **empty})) is None
+
+
+def test_what_engines_go_back_to_and_when_entries_end_are_read_back() -> None:
+    one, three = (DepthRange(1, 8, 1),), (DepthRange(1, 8, 3),)
+    document = DepthDocument(
+        generation=4, schedule=three, pods={"pod-0": one}, tokens=one, ends={"pod-0": 90}
+    )
+    assert DepthDocument.from_json(document.to_json()) == document
+    told = parse_depth_document(document.to_json(), pod="pod-0", max_depth=3)
+    assert (told.ends_s, told.tokens) == (90, ((1, 8, 1),))
+
+
+def test_a_document_without_them_is_as_an_earlier_operator_wrote_it() -> None:
+    plain = DepthDocument(generation=1, schedule=(DepthRange(1, 8, 3),))
+    assert plain.to_json() == '{"generation":1,"schedule":[[1,8,3]],"pods":{}}'
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"tokens": None}, {"tokens": []}, {"tokens": [[1, 8]]}, {"ends": {"pod-0": 0}}, {"ends": []}],
+    ids=str,
+)
+def test_what_engines_refuse_is_no_document(more: dict[str, object]) -> None:
+    whole = {"generation": 1, "schedule": [[1, 8, 3]], "pods": {"pod-0": [[1, 8, 1]]}, **more}
+    assert DepthDocument.from_json(json.dumps(whole)) is None
+    with pytest.raises(DepthDocumentError):
+        parse_depth_document(json.dumps(whole), pod="pod-0", max_depth=3)
+
+
+def test_a_pod_shows_its_own_depths_and_the_common_ones_once_these_may_have_ended() -> None:
+    one, three = (DepthRange(1, 8, 1),), (DepthRange(1, 8, 3),)
+    pods = {"pod-0": one, "pod-1": one}
+    document = DepthDocument(generation=4, schedule=three, pods=pods, ends={"pod-0": 90})
+    assert document.hash_for_pod("pod-0") == schedule_hash([[1, 8, 1]])
+    assert document.hashes_for_pod("pod-1") == {schedule_hash([[1, 8, 1]])}
+    both = {schedule_hash([[1, 8, 1]]), schedule_hash([[1, 8, 3]])}
+    assert document.hashes_for_pod("pod-0") == both
 
 
 @pytest.mark.parametrize(
@@ -68,11 +106,15 @@ def test_schedules_are_the_same_if_engines_make_the_same_of_them(
 
 def test_documents_ask_for_the_same_depths_if_every_pod_has_the_same() -> None:
     three, one = (DepthRange(1, 16, 3),), (DepthRange(1, 16, 1),)
-    document = DepthDocument(1, three, {"pod-0": one})
+    document = DepthDocument(generation=1, schedule=three, pods={"pod-0": one})
 
-    assert document.same_depths(DepthDocument(2, three, {"pod-0": one}))
-    assert not document.same_depths(DepthDocument(1, one, {"pod-0": one}))
-    assert not document.same_depths(DepthDocument(1, three, {"pod-0": three}))
+    assert document.same_depths(DepthDocument(generation=2, schedule=three, pods={"pod-0": one}))
+    assert not document.same_depths(DepthDocument(generation=1, schedule=one, pods={"pod-0": one}))
+    assert not document.same_depths(
+        DepthDocument(generation=1, schedule=three, pods={"pod-0": three})
+    )
+    assert document.same_depths(replace(document, tokens=one))
+    assert not document.same_depths(replace(document, ends={"pod-0": 90}))
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,9 @@ class Stage:
     replicas: tuple[Replica, ...] = TWO
     engine: Engine = honest
     now_s: float = START_S
-    document: DepthDocument | None = field(default_factory=lambda: DepthDocument(7, SCHEDULE))
+    document: DepthDocument | None = field(
+        default_factory=lambda: DepthDocument(generation=7, schedule=SCHEDULE)
+    )
     refusal: str = ""
     obeys: bool = True
     held: list[dict[str, int]] = field(default_factory=list)
@@ -97,7 +99,9 @@ class Stage:
             self.held.append(check.holds)
             assert self.document is not None
             pods = {pod: flat(depth, 16) for pod, depth in check.holds.items()}
-            self.document = DepthDocument(self.document.generation + 1, SCHEDULE, pods)
+            self.document = DepthDocument(
+                generation=self.document.generation + 1, schedule=SCHEDULE, pods=pods
+            )
         again = QualityCheck.from_json(check.to_json())
         assert again == check
         return again
@@ -243,7 +247,7 @@ def test_two_of_a_revision_that_nobody_holds(
 
 def test_a_probe_is_left_alone_where_there_is_another_replica() -> None:
     stage = Stage((*TWO, Replica(name="pod-c", revision="r1")))
-    stage.document = DepthDocument(7, SCHEDULE, {"pod-a": flat(3, 16)})
+    stage.document = DepthDocument(generation=7, schedule=SCHEDULE, pods={"pod-a": flat(3, 16)})
 
     assert chosen(stage.fleet) == Chosen("pod-b", "pod-c", 5)
 
@@ -255,7 +259,10 @@ def test_a_probe_is_left_alone_where_there_is_another_replica() -> None:
         (Stage((Replica(name="pod-a", pinned=True),)), "Of 1 ready replica none can be held"),
         (Stage(refusal="Mode Static: so."), "Mode Static: so."),
         (Stage(document=None), "No depth document was written yet."),
-        (Stage(document=DepthDocument(1, flat(0, 16))), "Depth is 0 at every batch"),
+        (
+            Stage(document=DepthDocument(generation=1, schedule=flat(0, 16))),
+            "Depth is 0 at every batch",
+        ),
     ],
 )
 def test_where_nothing_can_be_checked_it_is_said_at_once(stage: Stage, why: str) -> None:
@@ -289,7 +296,9 @@ def test_a_document_that_does_not_hold_them_is_named() -> None:
     stage = Stage()
     check = begun("one", stage.fleet)
     # As where minTokens clamps what is asked for.
-    stage.document = DepthDocument(8, SCHEDULE, {"pod-a": flat(1, 16), "pod-b": flat(5, 16)})
+    stage.document = DepthDocument(
+        generation=8, schedule=SCHEDULE, pods={"pod-a": flat(1, 16), "pod-b": flat(5, 16)}
+    )
 
     stage.now_s += HOLD_DEADLINE_S + 1
     assert message(check.advanced(stage.fleet)).startswith(
@@ -344,7 +353,7 @@ def test_what_is_lost_meanwhile_ends_the_check(
 def test_depths_that_change_while_prompts_are_asked_end_the_check() -> None:
     stage = Stage()
     check = asking(stage)
-    stage.document = DepthDocument(9, SCHEDULE)
+    stage.document = DepthDocument(generation=9, schedule=SCHEDULE)
 
     assert message(check.advanced(stage.fleet)).startswith(
         "While the prompts were asked, the depth document does not hold pod-a at depth 0"

@@ -31,7 +31,7 @@ def told(measured: Measured, headroom: float | None = None) -> MeasuredStatus:
         action=Action.HOLD,
         reason=Reason.AT_BEST,
         message="",
-        document=DepthDocument(1, flat(3, 256)),
+        document=DepthDocument(generation=1, schedule=flat(3, 256)),
         state=TuningState(),
         wake_after_s=30.0,
         measured=measured,

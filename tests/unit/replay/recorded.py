@@ -38,6 +38,7 @@ def points(look: PodCounters) -> Iterator[Point]:
     yield Point("process_start_time_seconds", {}, look.started_at_s)
     yield Point("fathom_live_depth", {}, float(look.live_depth))
     yield Point("fathom_depth_generation", {}, look.depth_generation)
+    yield Point("fathom_depth_schedule_hash", {}, look.schedule_hash)
     yield Point("fathom_depth_rejections_total", {}, look.depth_rejections)
     yield Point("fathom_hook_errors_total", {}, look.hook_errors)
     yield Point("fathom_transition_steps_total", {}, look.transition_steps)

@@ -90,7 +90,7 @@ def obeying(
         after_s,
         live=live,
         counters={"canary": counters},
-        document=DepthDocument(7, flat(3, 256)),
+        document=DepthDocument(generation=7, schedule=flat(3, 256)),
         document_written_at_s=NOW_S + written_s,
     )
     return ended(seen_obeying(watch, seen), pod(ready=True, restarts=1), seen)
@@ -124,7 +124,7 @@ def test_a_newer_document_does_not_begin_its_patience_anew() -> None:
             60 * number,
             live=True,
             counters={"canary": counted(generation)},
-            document=DepthDocument(number + 7, flat(3, 256)),
+            document=DepthDocument(generation=number + 7, schedule=flat(3, 256)),
             document_written_at_s=NOW_S + 60 * number,
         )
         watch = seen_obeying(watch, seen)
@@ -149,7 +149,7 @@ def counted(generation: int) -> PodCounters:
 
 
 def test_what_is_not_told_is_not_held_against_it() -> None:
-    seen = given(400, live=True, document=DepthDocument(7, flat(3, 256)))
+    seen = given(400, live=True, document=DepthDocument(generation=7, schedule=flat(3, 256)))
     behind = replace(BAKING, generation=6, behind_since_s=NOW_S)
     assert seen_obeying(BAKING, seen) == BAKING
     assert seen_obeying(behind, seen) == behind

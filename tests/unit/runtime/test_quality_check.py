@@ -86,10 +86,15 @@ class Cluster:
     changes: dict[str, Any] = field(default_factory=dict)
     pods: tuple[ObservedPod, ...] = (pod("pod-a"), pod("pod-b"))
     now_s: float = START_S
-    document: DepthDocument = field(default_factory=lambda: DepthDocument(3, flat(5, 256)))
+    document: DepthDocument = field(
+        default_factory=lambda: DepthDocument(generation=3, schedule=flat(5, 256))
+    )
     kept: dict[str, str] = field(default_factory=dict)
     status: QualityStatus | None = None
     engines: Engines = field(default_factory=Engines)
+    schedule_hash: int = 0
+    """What engines show of the schedule in force; 0: they show nothing."""
+    named: bool = True
     told: list[tuple[str, str]] = field(default_factory=list)
     wakes: int = 0
 
@@ -116,6 +121,8 @@ class Cluster:
                 engine=EngineCounts(),
                 live_depth=True,
                 depth_generation=self.document.generation,
+                schedule_hash=self.schedule_hash,
+                named=self.named,
             )
             for each in self.pods
         }
@@ -146,7 +153,9 @@ class Cluster:
         step = await self.checker.advance(self.snapshot(), self.pods, sd, live=sd.engine.live)
         pods = {name: flat(depth, 256) for name, depth in step.holds.items()}
         if pods != self.document.pods:
-            self.document = DepthDocument(self.document.generation + 1, flat(5, 256), pods)
+            self.document = DepthDocument(
+                generation=self.document.generation + 1, schedule=flat(5, 256), pods=pods
+            )
         self.kept = {} if step.kept is None else {QUALITY_KEY: step.kept}
         self.status = step.status
         self.told += [(each.severity, each.reason) for each in step.events]
@@ -204,6 +213,24 @@ async def test_without_a_request_nothing_is_held_and_the_last_result_stays(
 
     cluster.status = QualityStatus(request_id="old", at="", result=QualityResult.DIFFERS)
     assert await cluster.tick() == QualityStep(holds={}, status=cluster.status, kept=None)
+
+
+async def test_an_engine_that_runs_another_document_of_this_number_is_asked_nothing(
+    cluster: Cluster,
+) -> None:
+    cluster.schedule_hash = 99
+    for _ in range(5):
+        assert (await cluster.tick()).holds == {"pod-a": 0, "pod-b": 5}
+    assert cluster.engines.asked == []
+
+
+async def test_an_engine_that_would_not_find_its_entry_is_not_held(cluster: Cluster) -> None:
+    cluster.named = False
+    step = await cluster.tick()
+    assert step.holds == {}
+    assert step.status is not None
+    assert step.status.result is QualityResult.NOT_CHECKED
+    assert "does not know its pod's name" in step.status.message
 
 
 async def test_the_served_name_is_asked(cluster: Cluster) -> None:
@@ -366,7 +393,7 @@ async def test_an_engine_that_cannot_be_asked_is_a_warning(cluster: Cluster) -> 
 async def test_answers_of_a_pod_that_was_let_go_meanwhile_do_not_count(cluster: Cluster) -> None:
     await cluster.asking()
     await cluster.answers()
-    cluster.document = DepthDocument(20, flat(5, 256))
+    cluster.document = DepthDocument(generation=20, schedule=flat(5, 256))
 
     step = await cluster.tick()
 

@@ -23,7 +23,7 @@ async def test_the_depth_is_shown_at_the_smallest_and_at_the_largest_batch(
     harness: LoopHarness,
 ) -> None:
     schedule = (DepthRange(1, 4, 5), DepthRange(5, 16, 3), DepthRange(17, 256, 1))
-    document = DepthDocument(2, schedule)
+    document = DepthDocument(generation=2, schedule=schedule)
     harness.decide = lambda snapshot: replace(holding(snapshot), document=document)
     await harness.tick()
     assert (depth(harness, "smallest"), depth(harness, "largest")) == (5, 1)
@@ -40,7 +40,7 @@ def series(harness: LoopHarness) -> set[str]:
 
 
 async def test_all_series_go_with_their_resource(harness: LoopHarness) -> None:
-    document = DepthDocument(2, (DepthRange(1, 256, 3),))
+    document = DepthDocument(generation=2, schedule=(DepthRange(1, 256, 3),))
     harness.decide = lambda snapshot: replace(holding(snapshot), document=document)
     await harness.tick()
     some = {"fathom_depth", "fathom_alarm", "fathom_condition", "fathom_writes_total"}

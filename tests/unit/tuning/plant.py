@@ -154,6 +154,16 @@ class Pod:
     cells: dict[Cell, CellCounts] = field(default_factory=dict)
     drafts: dict[DraftCell, DraftCounts] = field(default_factory=dict)
     pending: list[tuple[float, DepthDocument]] = field(default_factory=list)
+    own_ends: tuple[float, Schedule] | None = None
+    """When its own entry ends by itself, and what follows."""
+    ended: list[float] = field(default_factory=list)
+    """When entries of its own ended by themselves."""
+    told_hash: int | None = None
+    """The hash that it shows, whatever it runs; None: that of what it runs."""
+    document_seen: bool = True
+    document_gone: bool = False
+    named: bool = True
+    """Whether it knows its name; without, it finds no entry of its own."""
     deaf: bool = False
     readable: bool = True
     shown: bool = True
@@ -238,8 +248,13 @@ class Pod:
             self.pending.remove(each)
             _, document = each
             if document.generation > self.generation:  # an engine never goes back
-                self.schedule = document.for_pod(self.name)
+                self.schedule = document.for_pod(self.name if self.named else "")
                 self.generation = document.generation
+                ends_s = document.ends.get(self.name)
+                self.own_ends = (now_s + ends_s, document.schedule) if ends_s else None
+        if self.own_ends is not None and now_s >= self.own_ends[0]:
+            self.schedule, self.own_ends = self.own_ends[1], None
+            self.ended.append(now_s)
 
     def _finish(
         self, requests: float, step_s: float, acceptance: tuple[float, ...], depth: int
@@ -273,6 +288,10 @@ class Pod:
             live_depth=self.live and self.shown,
             counters_shown=self.shown,
             depth_generation=self.generation if self.shown else 0,
+            schedule_hash=self._hash() if self.shown else 0,
+            document_seen=self.document_seen,
+            document_gone=self.document_gone,
+            named=self.named,
             counts_prompts=self.counts_prompts,
             token_budget=self.token_budget,
             device=self.device,
@@ -282,6 +301,12 @@ class Pod:
             drafts=dict(self.drafts) if self.shown else {},
             tpot=self._tpot(),
         )
+
+    def _hash(self) -> int:
+        if self.told_hash is not None:
+            return self.told_hash
+        running = DepthDocument(generation=1, schedule=self.schedule)
+        return running.hash_for_pod(self.name) if self.generation else 0
 
     def _tpot(self) -> Histogram:
         if self.difficulty_sd is None:

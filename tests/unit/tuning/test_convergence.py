@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from fathom.api.conditions import Reason
 from fathom.tuning.convergence import convergence
 from fathom.tuning.interface import Action
@@ -99,3 +101,54 @@ def test_pods_whose_counters_reach_nobody_are_told_from_those_without_the_plugin
     assert decision.reason is Reason.DEPTH_NOT_OBEYED
     assert "pod-1 cannot change depth live" in decision.message
     assert "pod-0 run the plugin, but its counters do not reach /metrics" in decision.message
+
+
+def obeying(replicas: int = 3) -> Fleet:
+    return Fleet(acceptance=HARD, replicas=replicas, jitter=0).run(200)
+
+
+def test_a_document_from_elsewhere_with_our_number_is_not_ours() -> None:
+    fleet = obeying()
+    fleet.pods[0].told_hash = 99
+    decision = fleet.run(130).decisions[-1][1]
+    assert decision.not_obeyed == ("pod-0",)
+    told = [d.message for _, d in fleet.decisions if d.reason is Reason.DEPTH_NOT_OBEYED]
+    assert told
+    assert "pod-0 run a depth document that is not this one, though it is of generation" in told[0]
+
+
+def test_an_engine_that_tells_no_hash_is_taken_at_its_number() -> None:
+    fleet = obeying()
+    for pod in fleet.pods:
+        pod.told_hash = 0
+    assert fleet.run(300).decisions[-1][1].not_obeyed == ()
+
+
+@pytest.mark.parametrize(
+    ("seen", "gone", "sentence"),
+    [
+        (True, True, "pod-0 find no depth document any more, and went back to tokens"),
+        (False, False, "pod-0 never found a depth document they can obey"),
+        (True, False, "pod-0 step, but do not run generation"),
+    ],
+)
+def test_it_is_said_why_an_engine_runs_no_document(seen: bool, gone: bool, sentence: str) -> None:  # noqa: FBT001 - the columns of the table above
+    fleet = obeying()
+    pod = fleet.pods[0]
+    pod.deaf, pod.generation, pod.told_hash = True, 0, 0
+    pod.document_seen, pod.document_gone = seen, gone
+    fleet.acceptance = EASY
+    fleet.run(300)
+    told = [d.message for _, d in fleet.decisions if d.reason is Reason.DEPTH_NOT_OBEYED]
+    assert told
+    assert told[0].startswith(sentence)
+    assert fleet.decisions[-1][1].not_obeyed == ("pod-0",)
+
+
+def test_an_idle_engine_whose_document_is_gone_is_told_of_all_the_same() -> None:
+    fleet = obeying(1)
+    fleet.concurrency = 0
+    pod = fleet.pods[0]
+    pod.generation, pod.told_hash, pod.document_gone = 0, 0, True
+    fleet.run(300)
+    assert fleet.decisions[-1][1].reason is Reason.DEPTH_NOT_OBEYED

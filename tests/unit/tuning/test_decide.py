@@ -6,7 +6,7 @@ import pytest
 
 from fathom.api.choices import Objective, TuningMode
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.engine.depth import DepthDocument, DepthRange, depth_at, flat
+from fathom.engine.depth import DepthDocument, DepthRange, Schedule, depth_at, flat
 from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.learned_state import Change, Trial
@@ -41,7 +41,7 @@ def test_pods_that_read_depths_and_are_not_tuned_go_to_the_user_s_own(of: str) -
     assert decision.action is Action.MOVE
     assert decision.message.startswith("Pods whose depth is live go to your own, 3, at every batch")
     assert decision.document.generation > probed.generation
-    assert decision.document.same_depths(DepthDocument(1, flat(3, 16)))
+    assert decision.document.same_depths(DepthDocument(generation=1, schedule=flat(3, 16)))
 
     after = decide(replace(given, document=decision.document, state=decision.state))
     assert (after.action, after.document) == (Action.HOLD, decision.document)
@@ -52,7 +52,9 @@ def test_pods_that_read_depths_and_are_not_tuned_go_to_the_user_s_own(of: str) -
 def test_it_starts_at_the_users_depth() -> None:
     decision = Fleet().step()
 
-    assert decision.document == DepthDocument(1, flat(3, 16))
+    assert decision.document == DepthDocument(
+        generation=1, schedule=flat(3, 16), tokens=flat(3, 16)
+    )
     assert decision.wake_after_s == SETTINGS.window_seconds
     assert not decision.notable
 
@@ -68,17 +70,17 @@ def test_a_lost_document_is_written_anew_with_a_newer_generation() -> None:
 
 
 def test_a_lost_document_asks_for_the_depths_that_were_in_force() -> None:
-    before = DepthDocument(7, (DepthRange(1, 8, 5), DepthRange(9, 16, 1)))
+    before = DepthDocument(generation=7, schedule=(DepthRange(1, 8, 5), DepthRange(9, 16, 1)))
     given = replace(Fleet().snapshot(), document=None, document_before=before)
 
     decision = decide(given)
-    assert decision.document == replace(before, generation=8)
+    assert decision.document == replace(before, generation=8, tokens=flat(3, 16))
     assert decision.message == "The depth document was gone: it is 5 at 1-8, 1 beyond as before."
     # As far as the spec still allows.
     shallow = replace(given, settings=replace(SETTINGS, max_tokens=3, min_tokens=2))
     assert decide(shallow).document.schedule == (DepthRange(1, 8, 3), DepthRange(9, 16, 2))
     advising = replace(given, settings=replace(SETTINGS, mode=TuningMode.ADVISE))
-    assert decide(advising).document == DepthDocument(8, flat(3, 16))
+    assert decide(advising).document.same_depths(replace(before, schedule=flat(3, 16)))
 
 
 def test_the_same_snapshot_gives_the_same_decision() -> None:
@@ -168,7 +170,8 @@ def test_one_unreadable_pod_does_not_blind_the_others() -> None:
 def test_advise_keeps_the_users_depth_never_probes_and_says_what_it_would_do() -> None:
     fleet = Fleet(acceptance=EASY, settings=replace(SETTINGS, mode=TuningMode.ADVISE)).run(300)
 
-    assert fleet.document == DepthDocument(1, flat(3, 16))
+    assert fleet.document is not None
+    assert (fleet.document.generation, fleet.document.schedule) == (1, flat(3, 16))
     assert last(fleet).reason is Reason.ADVISING
     assert "Would move batch 3 from 3 to" in last(fleet).message
     assert last(fleet).expected_gain is not None
@@ -279,10 +282,26 @@ def test_a_new_guess_is_the_new_start_only_while_nothing_is_measured() -> None:
     assert learnt.depth() == depth
 
 
+@pytest.mark.parametrize("earlier", [(), flat(3, 16)], ids=["an earlier Fathom's", "the user's"])
+def test_another_guess_reaches_engines_within_the_generation(earlier: Schedule) -> None:
+    """Nothing that is in force changes with it: it is no move, and nothing waits for it."""
+    fleet = Fleet(acceptance=EASY).run(300)
+    assert fleet.document is not None
+    before = fleet.document = replace(fleet.document, tokens=earlier)
+    fleet.settings = replace(fleet.settings, tokens=2)
+    decision = fleet.step()
+    assert decision.action is Action.HOLD
+    assert decision.document == replace(before, tokens=flat(2, 16))
+    assert decision.document.schedule != decision.document.tokens
+    assert decide(fleet.snapshot()).document is fleet.document
+
+
 def test_a_schedule_with_other_edges_is_taken_over_by_buckets() -> None:
     fleet = Fleet(acceptance=EASY)
     fleet.step()
-    fleet.document = DepthDocument(5, (DepthRange(1, 9, 4), DepthRange(10, 16, 2)))
+    fleet.document = DepthDocument(
+        generation=5, schedule=(DepthRange(1, 9, 4), DepthRange(10, 16, 2))
+    )
     decision = fleet.step()
 
     assert decision.document.generation == 6

@@ -218,7 +218,7 @@ def test_the_explanation_shows_what_was_measured_and_proposes_nothing() -> None:
         last_seen_s=NOW_S,
         raised_at_s=START_S,
     )
-    left = DepthDocument(7, flat(1, 16))  # of an engine whose depth was live
+    left = DepthDocument(generation=7, schedule=flat(1, 16))  # of an engine whose depth was live
     found = explain(replace(STATE, watches=(alarm,)), FIVE, left, NOW_S, live=False)
 
     first, second = found.buckets

@@ -66,6 +66,8 @@ def test_the_engines_state_is_handed_over(writer: CountersWriter, path: str) -> 
     writer.set_generation(12, 1200)
     writer.set_ready(13, 1300)
     writer.set_looked(1.5)
+    assert (counts(path).seen, counts(path).gone) == (False, False)
+    writer.set_document(gone=True)
     writer.reject_document()
     writer.hook_error()
     writer.watch_error()
@@ -75,6 +77,7 @@ def test_the_engines_state_is_handed_over(writer: CountersWriter, path: str) -> 
     found = counts(path)
     assert (found.live, found.idle, found.generation) == (True, False, 12)
     assert (found.ready, found.looked_at_s) == (13, 1.5)
+    assert (found.seen, found.gone) == (True, True)
     assert (found.schedule_hash, found.ready_schedule_hash) == (1200, 1300)
     assert (found.rejections, found.errors, found.transitions) == (1, 2, 1)
     assert found.hook_seconds == 0.25
@@ -138,6 +141,10 @@ def test_ranks_are_where_the_last_of_them_is(path: str) -> None:
     assert (found.live, found.idle) == (True, False)
     second.set_live(live=False)
     assert not counts(path).live
+    first.set_document(gone=True)
+    assert (counts(path).seen, counts(path).gone) == (False, True)
+    second.set_document(gone=False)
+    assert (counts(path).seen, counts(path).gone) == (True, True)
 
 
 def test_a_rank_is_counted_though_the_first_one_had_no_room(path: str) -> None:
@@ -182,6 +189,7 @@ def test_another_layout_has_another_magic(path: str) -> None:
     writer.set_generation(12, 1200)
     writer.set_ready(13, 1300)
     writer.set_looked(1.5)
+    writer.set_document(gone=True)
     writer.reject_document()
     writer.hook_error()
     writer.watch_error()
@@ -192,15 +200,16 @@ def test_another_layout_has_another_magic(path: str) -> None:
     written = {at: word for at, word in enumerate(words) if word and at > 1}
     header = {2: 16, 3: 7, 4: 1, 5: 1, 6: 12, 7: 1, 8: 1, 9: 0.125, 10: 1, 11: 13, 12: 1.5, 13: 1}
     header |= {14: 1, 15: 2.5, 16: 2048, 17: 0.75, 18: 4, 19: 30, 20: 1200, 21: 1300}
+    header |= {22: 1, 23: 1}
     numbers = [1, 0.5, 7, 3, 0, 1, 0.25, 6, 3, 90, 5, 4, 3]
     cells = {at: n for at, n in enumerate(numbers, 24 + (2 * 8 + 2) * 18) if n}
-    assert (MAGIC, len(words), written) == (b"FATHOMC5", 24 + 12 * 8 * 18, header | cells), (
+    assert (MAGIC, len(words), written) == (b"FATHOMC6", 24 + 12 * 8 * 18, header | cells), (
         "once the layout changes, give MAGIC in operator/fathom_vllm/counters.py another number, "
         "and say here what the new layout is"
     )
 
 
-@pytest.mark.parametrize("magic", [b"FATHOMC4", b"FATHOMC6"])
+@pytest.mark.parametrize("magic", [b"FATHOMC5", b"FATHOMC7"])
 def test_a_file_of_another_version_is_read_as_nothing(path: str, magic: bytes) -> None:
     CountersWriter(path, max_batch=16, max_depth=7).close()
     copy = Path(path + "-copy")

@@ -15,6 +15,10 @@ def document(**fields: object) -> str:
     return json.dumps({"generation": 1, "schedule": [[1, 256, 3]], **fields})
 
 
+def probed(seconds: object) -> str:
+    return document(pods={"pod-a": [[1, 256, 5]]}, ends={"pod-a": seconds})
+
+
 @st.composite
 def schedules(draw: st.DrawFn) -> list[list[int]]:
     """Any valid schedule: ascending ranges from 1, gaps allowed."""
@@ -50,17 +54,26 @@ json_values = st.recursive(
 )
 
 
-@given(generation=json_values, schedule=json_values, pods=json_values)
+@given(schedule=json_values, pods=json_values, tokens=json_values, ends=json_values)
 def test_no_json_ever_yields_a_table_outside_the_engine(
-    generation: object, schedule: object, pods: object
+    schedule: object, pods: object, tokens: object, ends: object
 ) -> None:
-    text = json.dumps({"generation": generation, "schedule": schedule, "pods": pods})
+    text = document(schedule=schedule, pods=pods, tokens=tokens, ends=ends)
     try:
         parsed = parse_depth_document(text, pod="pod", max_depth=MAX_DEPTH)
     except DepthDocumentError:
         return
+    for each in filter(None, (parsed.schedule, parsed.tokens)):
+        assert all(0 <= depth <= MAX_DEPTH for depth in depth_table(each, 64))
+
+
+@given(generation=json_values)
+def test_no_json_ever_yields_a_generation_that_cannot_be_shown(generation: object) -> None:
+    try:
+        parsed = parse_depth_document(document(generation=generation), pod="", max_depth=MAX_DEPTH)
+    except DepthDocumentError:
+        return
     assert 1 <= parsed.generation == int(float(parsed.generation))
-    assert all(0 <= depth <= MAX_DEPTH for depth in depth_table(parsed.schedule, 64))
 
 
 def test_a_pods_own_entry_replaces_the_schedule() -> None:
@@ -68,6 +81,21 @@ def test_a_pods_own_entry_replaces_the_schedule() -> None:
     assert parse_depth_document(text, pod="pod-a", max_depth=MAX_DEPTH).schedule == ((1, 256, 5),)
     assert parse_depth_document(text, pod="pod-c", max_depth=MAX_DEPTH).schedule == ((1, 256, 3),)
     assert parse_depth_document(text, pod="", max_depth=MAX_DEPTH).schedule == ((1, 256, 3),)
+
+
+def test_an_entry_of_ones_own_may_end_and_another_pods_end_is_not_this_pods_business() -> None:
+    text = document(pods={"pod-a": [[1, 256, 5]]}, ends={"pod-a": 90, "pod-b": "nonsense"})
+    own = parse_depth_document(text, pod="pod-a", max_depth=MAX_DEPTH)
+    assert (own.schedule, own.ends_s, own.common) == (((1, 256, 5),), 90, ((1, 256, 3),))
+    other = parse_depth_document(text, pod="pod-b", max_depth=MAX_DEPTH)
+    assert (other.schedule, other.ends_s) == (((1, 256, 3),), None)
+
+
+def test_the_users_own_depth_comes_with_it() -> None:
+    text = document(tokens=[[1, 8, 4], [9, 256, 2]])
+    parsed = parse_depth_document(text, pod="", max_depth=MAX_DEPTH)
+    assert parsed.tokens == ((1, 8, 4), (9, 256, 2))
+    assert parse_depth_document(document(), pod="", max_depth=MAX_DEPTH).tokens == ()
 
 
 def test_another_pods_bad_entry_is_not_this_pods_business() -> None:
@@ -104,6 +132,14 @@ def test_unknown_keys_of_a_newer_operator_are_passed_over() -> None:
         (document(schedule=[[1, 4, -1]]), "depth -1 is outside 0..7"),
         (document(pods=[]), "pods must be an object"),
         (document(pods={"pod-a": [[1, 4, 9]]}), r"pods\['pod-a'\]: depth 9 is outside"),
+        (document(tokens=None), "tokens must be a non-empty list"),
+        (document(tokens=[[1, 4, 9]]), "tokens: depth 9 is outside 0..7"),
+        (document(ends=[]), "ends must be an object: pod name to seconds"),
+        (probed(0), r"ends\['pod-a'\] must be whole seconds from 1 to 86400, not 0"),
+        (probed(2.5), "must be whole seconds from 1 to 86400, not 2.5"),
+        (probed([]), r"must be whole seconds from 1 to 86400, not \[\]"),
+        (probed(86401), "must be whole seconds from 1 to 86400, not 86401"),
+        (probed("9"), "must be whole seconds from 1 to 86400, not '9'"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, sentence: str) -> None:

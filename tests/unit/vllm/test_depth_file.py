@@ -1,12 +1,13 @@
 """Watching the mounted document, as a ConfigMap volume presents it."""
 
+import errno
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
+from fathom_vllm.depth_file import Adopted, DepthFile, Missing, Rejected
 
 
 class Volume:
@@ -42,12 +43,15 @@ def depth_file(volume: Volume) -> DepthFile:
     return DepthFile(str(volume.path), pod="pod-0", max_depth=7)
 
 
-def adopted(found: Adopted | Rejected | None) -> tuple[int, int]:
+Found = Adopted | Rejected | Missing | None
+
+
+def adopted(found: Found) -> tuple[int, int]:
     assert isinstance(found, Adopted)
     return found.document.generation, found.document.schedule[0][2]
 
 
-def rejected(found: Adopted | Rejected | None) -> str:
+def rejected(found: Found) -> str:
     assert isinstance(found, Rejected)
     return found.sentence
 
@@ -68,9 +72,31 @@ def test_a_generation_may_go_back(volume: Volume, depth_file: DepthFile) -> None
     assert adopted(depth_file.poll()) == (1, 4)
 
 
-def test_a_missing_file_is_reported_once(depth_file: DepthFile) -> None:
-    assert "is missing" in rejected(depth_file.poll())
-    assert depth_file.poll() is None
+def test_a_missing_file_is_missing_at_each_look_and_no_rejection(depth_file: DepthFile) -> None:
+    assert [depth_file.poll(), depth_file.poll()] == [Missing(), Missing()]
+
+
+def test_a_folder_that_is_gone_or_no_folder_has_no_file_either(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "absent" / "depth.json", tmp_path / "file" / "depth.json"):
+        assert DepthFile(str(path), pod="", max_depth=7).poll() == Missing()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.ESTALE])
+def test_a_file_that_cannot_be_looked_at_may_be_there(
+    volume: Volume, depth_file: DepthFile, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    volume.publish_depth(1, 3)
+    depth_file.poll()
+
+    def fails(_: Path) -> os.stat_result:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", fails)
+        assert "cannot be read" in rejected(depth_file.poll())
+        assert depth_file.poll() is None
+    assert adopted(depth_file.poll()) == (1, 3)
 
 
 def test_the_same_bad_content_is_reported_once(volume: Volume, depth_file: DepthFile) -> None:
@@ -97,7 +123,7 @@ def test_a_file_that_comes_back_is_adopted(volume: Volume, depth_file: DepthFile
     volume.publish_depth(1, 3)
     depth_file.poll()
     volume.path.unlink()
-    assert "is missing" in rejected(depth_file.poll())
+    assert depth_file.poll() == Missing()
     volume.publish_depth(1, 3)
     assert adopted(depth_file.poll()) == (1, 3)
 

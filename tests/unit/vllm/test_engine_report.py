@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fathom.engine.depth import DepthRange
 from fathom.engine.report import EngineReport, device_in, report_in
 from fathom_vllm.engine_report import LABELS, engine_report
 
@@ -39,6 +40,7 @@ WHOLE = EngineReport(
     graph_mode="FULL_AND_PIECEWISE",
     capture_sizes=(1, 2, 4, 8),
     depths=(0, 1, 3, 7),
+    schedule=tuple(DepthRange(*each) for each in SCHEDULE),
     method="eagle3",
     max_num_seqs=256,
     token_budget=8192,
@@ -96,6 +98,37 @@ def test_what_a_release_does_not_tell_is_unknown_and_the_rest_is_told() -> None:
 @pytest.mark.parametrize("config", [None, object(), "of another shape"])
 def test_a_configuration_of_any_shape_stops_nothing(config: object) -> None:
     assert report_in(engine_report(config)) == EngineReport()
+
+
+def test_a_startup_schedule_is_told_by_batch_and_one_depth_is_none() -> None:
+    assert engine_report(config())["schedule"] == "1-250:3,251-251:7,252-252:1,253-256:0"
+    one = Of(method="mtp", num_speculative_tokens=2, num_speculative_tokens_per_batch_size=None)
+    assert engine_report(config(speculative_config=one))["schedule"] == ""
+    assert engine_report(config(speculative_config=None))["schedule"] == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1-4",
+        "1-4:5,",
+        "2-4:5",
+        "1-4:5,4-8:3",
+        "5-4:5",
+        "1-4:5,8-7:3",
+        "1-4:5000",
+        "1-4:-1",
+        "x" * 2000,
+        "1-9999999999:3",
+    ],
+)
+def test_a_schedule_that_is_none_is_not_told(text: str) -> None:
+    assert report_in({"schedule": text}).schedule == ()
+    assert report_in({"schedule": "1-4:5,6-8:3"}).schedule == (
+        DepthRange(1, 4, 5),
+        DepthRange(6, 8, 3),
+    )
 
 
 def test_a_list_without_measure_is_left_out() -> None:

@@ -66,12 +66,13 @@ def writer(pod: Pod) -> Iterator[CountersWriter]:
 
 
 def test_before_an_engine_there_is_no_live_depth_and_no_generation(pod: Pod) -> None:
-    of_a_pod = {"fathom_plugin_info", "fathom_engine_info"}
+    of_a_pod = {"fathom_plugin_info", "fathom_pod_named", "fathom_engine_info"}
     assert pod.names() == {*of_a_pod, "fathom_counters_shown", "fathom_live_depth"}
     assert pod.value("fathom_counters_shown") == 0
     assert pod.value("fathom_live_depth") == 0
     labels = {"version": "0.1.0", "content": bundle_hash(), "pod_name": "kimi-0", "pod_uid": "9f1c"}
     assert pod.value("fathom_plugin_info", **labels) == 1
+    assert pod.value("fathom_pod_named") == 1
     (engine,) = (each for each in pod.registry.collect() if each.name == "fathom_engine_info")
     assert [sample.value for sample in engine.samples] == [1]
 
@@ -109,6 +110,8 @@ def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> 
     assert pod.value("fathom_token_budget") == 2048
     assert pod.value("fathom_depth_generation") == 12
     assert pod.value("fathom_depth_schedule_hash") == 99
+    assert pod.value("fathom_depth_document_seen") == 0
+    assert pod.value("fathom_depth_document_gone") == 0
     assert pod.value("fathom_depth_rejections_total") == 1
     assert pod.value("fathom_hook_errors_total") == 1
     assert pod.value("fathom_hook_seconds_total") == 0.5
@@ -220,6 +223,28 @@ def test_depth_is_not_live_while_nobody_looks_at_the_file(
     assert caplog.text.count("the depth file has not been checked for 31 s") == 1
     writer.set_looked(pod.now_s)
     assert pod.value("fathom_live_depth") == 1
+
+
+def test_a_document_that_was_seen_and_is_gone_is_told_apart(
+    pod: Pod, writer: CountersWriter
+) -> None:
+    def found() -> tuple[bool, bool]:
+        page = generate_latest(pod.registry).decode() + "vllm:generation_tokens_total 4\n"
+        read = parse(page, pod="kimi-0", at_s=1.0)
+        return read.document_seen, read.document_gone
+
+    writer.set_live(live=True)
+    assert found() == (False, False)
+    for gone in (False, True, False):
+        writer.set_document(gone=gone)
+        assert found() == (True, gone)
+
+
+def test_an_engine_without_its_pods_name_says_so(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    registry.register(FathomCollector({"FATHOM_COUNTERS_FILE": str(tmp_path / "counters")}))
+    page = generate_latest(registry).decode() + "vllm:generation_tokens_total 4\n"
+    assert not parse(page, pod="kimi-0", at_s=1.0).named
 
 
 def test_an_unreadable_file_never_breaks_the_scrape(pod: Pod) -> None:

@@ -119,7 +119,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def test_without_a_document_the_whole_table_is_the_first_ranges_depth(engine: Engine) -> None:
     engine.start()
     assert engine.table == (0, 3, 3, 3, 3, 3, 3, 3, 3)
-    assert (engine.counts.live, engine.counts.generation, engine.counts.rejections) == (True, 0, 1)
+    assert (engine.counts.live, engine.counts.generation, engine.counts.rejections) == (True, 0, 0)
 
 
 def test_the_users_own_depth_comes_from_the_document_and_from_nowhere_else(engine: Engine) -> None:
@@ -134,6 +134,32 @@ def test_the_users_own_depth_comes_from_the_document_and_from_nowhere_else(engin
 
     assert began_at == [0, *[BASE_DEPTH] * 8]
     assert list(engine.table) == [0, *[7] * 8]
+
+
+def from_environment(directory: Path, **environ: str) -> SchedulerHook:
+    given = {
+        "FATHOM_DEPTH_FILE": str(directory / "depth.json"),
+        "FATHOM_COUNTERS_FILE": str(directory / "counters"),
+    }
+    return SchedulerHook.from_environment(
+        given | environ, max_batch=8, max_depth=7, engine_table=ENGINE_TABLE
+    )
+
+
+@pytest.mark.parametrize(
+    ("startup", "table"),
+    [("engine", (0, 3, 3, 3, 3, 0, 1, 2, 7)), ("", (0, *[3] * 8)), ("other", (0, *[3] * 8))],
+)
+def test_a_hosts_own_schedule_is_kept_where_it_is_asked_for(
+    tmp_path: Path, startup: str, table: Sequence[int]
+) -> None:
+    hook = from_environment(tmp_path, FATHOM_STARTUP=startup)
+    assert hook.before_schedule() == table
+    assert hook.watch is not None
+    hook.watch.stop()
+    (tmp_path / "depth.json").write_text('{"generation": 3, "schedule": [[1, 8, 6]]}')
+    hook.watch.look()
+    assert hook.before_schedule() == (0, *[6] * 8)
 
 
 def test_a_document_is_in_force_before_the_first_step(engine: Engine) -> None:
@@ -228,9 +254,11 @@ def test_no_step_waits_for_the_file(engine: Engine) -> None:
     assert engine.table[1] == 5
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{}")])
+@pytest.mark.parametrize(
+    ("damage", "rejections"), [(Path.unlink, 0), (lambda path: path.write_text("{}"), 1)]
+)
 def test_a_damaged_document_keeps_the_last_good_table(
-    engine: Engine, damage: Callable[[Path], object]
+    engine: Engine, damage: Callable[[Path], object], rejections: int
 ) -> None:
     engine.write(1, 5)
     engine.start()
@@ -239,7 +267,7 @@ def test_a_damaged_document_keeps_the_last_good_table(
         engine.look()
         engine.step(1, 0.3)
     assert engine.table[1] == 5
-    assert (engine.counts.generation, engine.counts.rejections) == (1, 1)
+    assert (engine.counts.generation, engine.counts.rejections) == (1, rejections)
 
 
 def test_steps_are_counted_where_they_belong(engine: Engine) -> None:

@@ -52,7 +52,7 @@ class StaticArms:
             LocalClusterError: it did not come into force, or the engine makes no tokens.
         """
         schedule = flat(depth, self._engine.setup.max_batch)
-        document = DepthDocument(next(self._generations), schedule)
+        document = DepthDocument(generation=next(self._generations), schedule=schedule)
         self._engine.write_depth_text(document.to_json())
         await in_force(self._engine, document.generation)
         before = await self._meter.look()

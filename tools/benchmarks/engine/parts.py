@@ -176,7 +176,9 @@ async def _take_turns(
 
 async def _hold(engine: EngineProcess, generations: Generations) -> None:
     setup = engine.setup
-    document = DepthDocument(next(generations), flat(setup.depth, setup.max_batch))
+    document = DepthDocument(
+        generation=next(generations), schedule=flat(setup.depth, setup.max_batch)
+    )
     async with LoadGenerator(engine.base_url, engine.model) as load:
         load.set_phase(PRICE_TRAFFIC)
         engine.write_depth_text(document.to_json())

@@ -122,7 +122,9 @@ def _enough(slices: dict[str, list[PriceSlice]], steps: int) -> bool:
 
 
 async def _hold(side: PricedEngine, depth: int, generations: Generations) -> None:
-    document = DepthDocument(next(generations), flat(depth, side.engine.setup.max_batch))
+    document = DepthDocument(
+        generation=next(generations), schedule=flat(depth, side.engine.setup.max_batch)
+    )
     side.engine.write_depth_text(document.to_json())
     side.load.set_phase(PRICE_TRAFFIC)
     await in_force(side.engine, document.generation)

@@ -183,7 +183,9 @@ async def _warmed(bench: _GpuBench, arm: ProbedEngine) -> None:
 
 def _write(bench: _GpuBench, live: ProbedEngine, depth: int) -> tuple[int, float]:
     """Ask for a depth; the document's generation, and when it lay there."""
-    document = DepthDocument(next(bench.generations), flat(depth, live.engine.setup.max_batch))
+    document = DepthDocument(
+        generation=next(bench.generations), schedule=flat(depth, live.engine.setup.max_batch)
+    )
     live.engine.write_depth_text(document.to_json())
     return document.generation, time.perf_counter()
 

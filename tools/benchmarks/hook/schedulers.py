@@ -31,7 +31,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from benchmarks.hook.figures import BATCHES, STAT_SECONDS, Figures, Rounds, SlowStat
 from fathom_vllm.counters import CountersWriter
-from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
+from fathom_vllm.depth_file import Adopted, DepthFile, Missing, Rejected
 from fathom_vllm.environment import COUNTERS_FILE, DEPTH_FILE, DEPTH_KEY
 from fathom_vllm.hook import SchedulerHook
 from fathom_vllm.scheduler import LiveDepthScheduler
@@ -209,7 +209,7 @@ class SlowFile(DepthFile):
     seconds = 0.0
     stats = 0
 
-    def poll(self) -> Adopted | Rejected | None:
+    def poll(self) -> Adopted | Rejected | Missing | None:
         """Look at the file, late."""
         time.sleep(self.seconds)
         SlowFile.stats += 1

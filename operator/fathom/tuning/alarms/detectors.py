@@ -186,12 +186,12 @@ def _first(pooled: Trials) -> float:
 
 def depth_mismatch(look: Look) -> Sight | None:
     """Engines that report the generation in force, yet count steps at other depths."""
-    generation = look.document.generation
+    document = look.snapshot.whole or look.document
     for each in look.deltas:
         counters = look.snapshot.state.looks.get(each.pod)
-        if counters is None or counters.depth_generation != generation:
+        if counters is None or not counters.runs(document):
             continue  # it changed within the window
-        schedule = look.document.for_pod(each.pod)
+        schedule = document.for_pod(each.pod)
         steps = other = 0.0
         for cell, counts in each.cells.items():
             asked = depth_at(schedule, first_batch(cell.batch_le))
@@ -199,8 +199,8 @@ def depth_mismatch(look: Look) -> Sight | None:
             other += counts.steps if cell.depth != asked else 0.0
         if steps >= LEAST_STEPS and other > OTHER_DEPTH_SHARE * steps:
             return Sight(
-                f"{each.pod} runs generation {generation}, but {other / steps:.0%} of its steps "
-                "verify another number of drafts than that schedule asks for."
+                f"{each.pod} runs generation {document.generation}, but {other / steps:.0%} of its "
+                "steps verify another number of drafts than that schedule asks for."
             )
     return None
 

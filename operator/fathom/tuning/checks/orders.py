@@ -26,6 +26,11 @@ from fathom.tuning.learning import learn
 from fathom.tuning.policy.option import DepthOption, expected_gain, expected_gain_sd
 
 
+def own_depth(settings: Settings) -> Schedule:
+    """The user's own depth at every batch, as near as the engines have it."""
+    return flat(clamped(settings.tokens, settings), settings.max_batch)
+
+
 def at_rest(snapshot: TuningSnapshot) -> DepthDocument:
     """What pods run that read the document and are not tuned; the very same one if they do.
 
@@ -107,8 +112,9 @@ def _first_document(snapshot: TuningSnapshot) -> DepthDocument:
     newest = max(snapshot.state.generation, found.generation if found else 0)
     return DepthDocument(
         generation=newest + 1,
-        schedule=flat(clamped(settings.tokens, settings), settings.max_batch),
+        schedule=own_depth(settings),
         pods=pins(settings, snapshot.pods),
+        tokens=own_depth(settings),
     )
 
 

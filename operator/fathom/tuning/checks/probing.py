@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import log1p
+from math import ceil, log1p
 from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.text import counted
 from fathom.tuning import sentences
 from fathom.tuning.context import Situation
-from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision
+from fathom.tuning.convergence import DEADLINE_S
+from fathom.tuning.interface import Action, Settings, TuningDecision
 from fathom.tuning.learned_state import Probe
 from fathom.tuning.learning import SENTINEL_LOOK_S, settling_s
 from fathom.tuning.policy.experiments import control, ends, experiments, sentinel
@@ -42,8 +43,6 @@ PROBED_FOR_MUCH_SHARE: Final = 0.2
 """The same while much is at stake: a new engine, or new traffic."""
 MUCH_GAIN: Final = 0.02
 """Expected improvement that is much."""
-WARM_S: Final = 30.0
-"""Pods that became ready more recently are still warming up."""
 RECENT_WINDOWS: Final = 5.0
 """A pod that has not stepped for so long has no traffic to probe with."""
 SOON_S: Final = 3.0
@@ -72,6 +71,17 @@ class NoProbe:
 def planned_s(settings: Settings) -> float:
     """How long a probe is meant to take (seconds)."""
     return max(LEAST_PLANNED_S, PLANNED_WINDOWS * settings.window_seconds)
+
+
+def ends_after_s(settings: Settings) -> int:
+    """After how many seconds in force a pod ends its probe by itself (seconds).
+
+    Later than any operator that works: it gives up on a probe that is not seen in force, and then
+    on one that is, as late as in `continue_probe`; it looks once in a window; and the document that
+    ends the probe has its time to arrive.
+    """
+    longest_s = 2 * GIVE_UP_S + PROMISING_FACTOR * planned_s(settings)
+    return ceil(longest_s + settings.window_seconds + DEADLINE_S)
 
 
 def _settled_after_s(given: Situation) -> float:
@@ -195,14 +205,16 @@ def start_probe(given: Situation) -> TuningDecision | None:
             Reason.PROBING_DISABLED,
             f"May be better, but probing is disabled: {_what(given, options)}.",
         )
-    pod = _pod_for(given, options)
+    longest_s = max(RECENT_WINDOWS * given.window_seconds, GIVE_UP_S)
+    pod = given.carrier({each.bucket for each in options}, idle_for_s=longest_s)
     if pod is None:
-        return None
+        return clear_override(given) or _unnamed(given, options)
     probe = Probe(
         pod=pod,
         depths=tuple((each.bucket, each.to) for each in options),
         started_at_s=given.now_s,
         sentinel=choice.sentinel,
+        ends_after_s=ends_after_s(given.settings),
     )
     after = given.with_state(replace(given.state, probe=probe))
     return replace(
@@ -214,6 +226,19 @@ def start_probe(given: Situation) -> TuningDecision | None:
             wake_after_s=_look_again_s(probe),
         ),
         expected_gain=expected_gain(options),
+    )
+
+
+def _unnamed(given: Situation, options: tuple[DepthOption, ...]) -> TuningDecision | None:
+    """Where no engine would find its own entry in the document: why nothing is tried."""
+    live = [pod for pod in given.snapshot.pods if pod.ready and given.snapshot.present(pod)]
+    if not live or any(pod.named for pod in live):
+        return None
+    names = ", ".join(pod.name for pod in live)
+    return given.hold(
+        Reason.GAIN_UNCERTAIN,
+        f"May be better, but cannot be tried: {_what(given, options)}. Of {names} the engine "
+        f"{sentences.UNNAMED}.",
     )
 
 
@@ -310,35 +335,3 @@ def _tried(given: Situation, probe: Probe) -> tuple[DepthOption, ...]:
 
 def _what(given: Situation, options: Iterable[DepthOption]) -> str:
     return sentences.tries(options, given.settings.max_batch)
-
-
-def _pod_for(given: Situation, options: tuple[DepthOption, ...]) -> str | None:
-    """The pod with most of the traffic in question, of those that may carry a probe."""
-    wanted = {each.bucket for each in options}
-    stepped = dict(given.state.stepped)
-    load = {
-        each.pod: sum(c.steps for cell, c in each.cells.items() if cell.batch_le in wanted)
-        for each in given.deltas
-    }
-
-    def fit(pod: TunedPod) -> bool:
-        idle_s = given.now_s - stepped.get(pod.name, 0.0)
-        return (
-            pod.ready
-            and pod.ready_for_s > WARM_S
-            and pod.pinned_depth is None
-            and pod.name not in given.convergence.disobeying
-            and pod.counters is not None
-            and pod.counters.live_depth
-            and not given.snapshot.is_stale(pod.counters)
-            and idle_s <= max(RECENT_WINDOWS * given.window_seconds, GIVE_UP_S)
-        )
-
-    # Of a pod whose own speed is not kept, it would be taken for the depth's.
-    known = {each.pod for each in given.state.step_times.pods}
-    best = max(
-        (pod for pod in given.snapshot.pods if fit(pod)),
-        key=lambda pod: (pod.name in known, load.get(pod.name, 0.0), pod.name),
-        default=None,
-    )
-    return best.name if best is not None else None

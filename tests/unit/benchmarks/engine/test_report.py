@@ -26,7 +26,7 @@ MOVE = TuningDecision(
     action=Action.MOVE,
     reason=Reason.MOVED,
     message="Moves batch 2 from 3 to 7.",
-    document=DepthDocument(4, SCHEDULE),
+    document=DepthDocument(generation=4, schedule=SCHEDULE),
     state=TuningState(),
     wake_after_s=5.0,
     measured=None,

@@ -35,7 +35,7 @@ def test_nothing_moves_without_traffic() -> None:
 def test_under_traffic_the_cells_of_the_depth_in_force_move() -> None:
     played = engine()
     before = look(played, 0)
-    played.obey(DepthDocument(9, flat(5, MAX_BATCH)).to_json())
+    played.obey(DepthDocument(generation=9, schedule=flat(5, MAX_BATCH)).to_json())
     played.set_traffic(busy=True, now_s=NOW_S)
     after = look(played, 30)
     assert after.depth_generation == 9
@@ -63,7 +63,7 @@ def test_of_each_draft_no_position_is_accepted_more_often_than_the_one_before() 
 def test_it_may_be_asked_for_any_depth_it_is_sized_for_and_no_other() -> None:
     played = engine()
     played.set_traffic(busy=True, now_s=NOW_S)
-    played.obey(DepthDocument(2, flat(MAX_DEPTH, MAX_BATCH)).to_json())
-    played.obey(DepthDocument(3, flat(MAX_DEPTH + 1, MAX_BATCH)).to_json())
+    played.obey(DepthDocument(generation=2, schedule=flat(MAX_DEPTH, MAX_BATCH)).to_json())
+    played.obey(DepthDocument(generation=3, schedule=flat(MAX_DEPTH + 1, MAX_BATCH)).to_json())
     assert look(played, 30).depth_generation == 2
     assert any(cell.depth == MAX_DEPTH for cell in look(played, 30).cells)

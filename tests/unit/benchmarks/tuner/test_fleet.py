@@ -42,7 +42,9 @@ class Script:
         at_s = snapshot.now_s - EPOCH_S
         schedule, pods = self.documents(at_s)
         before = snapshot.document
-        document = DepthDocument(before.generation + 1 if before else 1, schedule, pods)
+        document = DepthDocument(
+            generation=before.generation + 1 if before else 1, schedule=schedule, pods=pods
+        )
         if before is not None and document.same_depths(before):
             document = before
         alarm = Alarm(

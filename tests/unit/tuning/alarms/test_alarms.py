@@ -378,7 +378,7 @@ def test_a_few_steps_at_another_depth_are_nothing_to_tell(share: float, *, told:
     )
     look: Any = Of(
         snapshot=Of(state=Of(looks={"pod-0": Of(depth_generation=7)})),
-        document=DepthDocument(7, flat(3, 16)),
+        document=DepthDocument(generation=7, schedule=flat(3, 16)),
         deltas=[delta],
     )
     assert (detectors.depth_mismatch(look) is not None) is told

@@ -9,7 +9,7 @@ from fathom.tuning.cohort_decision import changes, together
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.learned_state import Cohort, TuningState
 
-DOCUMENT = DepthDocument(7, flat(3, 16), {"other": flat(5, 16)})
+DOCUMENT = DepthDocument(generation=7, schedule=flat(3, 16), pods={"other": flat(5, 16)})
 COHORT = Cohort(device="", pods=("other",), schedule=flat(5, 16), state=TuningState())
 
 
@@ -20,7 +20,7 @@ def decision(depth: int, action: Action = Action.HOLD, **changes_: object) -> Tu
         action=action,
         reason=Reason.AT_BEST if action is Action.HOLD else Reason.MOVED,
         message=f"At {depth}.",
-        document=DepthDocument(generation, flat(depth, 16)),
+        document=DepthDocument(generation=generation, schedule=flat(depth, 16)),
         state=TuningState(),
         wake_after_s=30.0,
         measured=None,
@@ -41,7 +41,9 @@ def test_who_moves_decides_what_is_said_to_be_done() -> None:
     moves = decision(7, Action.MOVE, notable=True, expected_gain=0.1)
     both = together(DOCUMENT, 7, decision(3), [(COHORT, moves)], news="")
 
-    assert both.document == DepthDocument(8, flat(3, 16), {"other": flat(7, 16)})
+    assert both.document == DepthDocument(
+        generation=8, schedule=flat(3, 16), pods={"other": flat(7, 16)}
+    )
     assert (both.action, both.reason, both.notable) == (Action.MOVE, Reason.MOVED, True)
     assert both.expected_gain == 0.1
 

@@ -38,8 +38,8 @@ def test_pods_that_count_by_doublings_are_not_taken_for_disobedient() -> None:
         pod.by_doublings = True
     fleet.run(60)
     fleet.document = DepthDocument(
-        fleet.state.generation + 1,
-        (DepthRange(1, 6, 1), DepthRange(7, SETTINGS.max_batch, 6)),
+        generation=fleet.state.generation + 1,
+        schedule=(DepthRange(1, 6, 1), DepthRange(7, SETTINGS.max_batch, 6)),
     )
     for pod in fleet.pods:
         pod.generation, pod.schedule = fleet.document.generation, fleet.document.schedule
@@ -60,7 +60,7 @@ def test_what_was_learnt_by_doublings_is_carried_over() -> None:
 
 def test_a_fleet_goes_on_from_what_was_learnt_by_doublings() -> None:
     fleet = Fleet(acceptance=EASY, concurrency=6, jitter=2, now_s=THEN_S, state=LEARNT)
-    fleet.document = DepthDocument(7, flat(7, SETTINGS.max_batch))
+    fleet.document = DepthDocument(generation=7, schedule=flat(7, SETTINGS.max_batch))
     fleet.run(300)
     assert not fleet.actions(Action.MOVE), fleet.log()
     assert fleet.depth() == 7
@@ -72,7 +72,9 @@ def test_a_probe_that_ran_meanwhile_ends_by_itself() -> None:
     fleet = Fleet(acceptance=EASY, concurrency=6, jitter=2, now_s=THEN_S)
     fleet.state = replace(LEARNT, probe=probe)
     tried = (DepthRange(1, 4, 7), DepthRange(5, 8, 3), DepthRange(9, 16, 7))
-    fleet.document = DepthDocument(7, flat(7, SETTINGS.max_batch), {"pod-0": tried})
+    fleet.document = DepthDocument(
+        generation=7, schedule=flat(7, SETTINGS.max_batch), pods={"pod-0": tried}
+    )
     for pod in fleet.pods:
         pod.generation, pod.schedule = 7, fleet.document.for_pod(pod.name)
     fleet.run(120)
