@@ -1,9 +1,10 @@
 """Puts the plugin into a real vLLM, without a model: its tables, its scheduler, its logger.
 
 Run by the Python of an engine's environment, never by that of the tests. Reads the paths of target
-and draft, the depths to go through, and how many steps to make at each; writes one JSON object on
-the last line. Every step is scheduled by vLLM's own scheduler under the hook, its tokens are drawn,
-and vLLM takes them back. The recorder of `make bench-gpu` writes the steps down.
+and draft, the depths to go through, how many steps to make at each, and the user's own depth, at
+which as many are made once the document is gone; writes one JSON object on the last line. Every
+step is scheduled by vLLM's own scheduler under the hook, its tokens are drawn, and vLLM takes them
+back. The recorder of `make bench-gpu` writes the steps down.
 """
 
 import json
@@ -11,6 +12,7 @@ import os
 import random
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import vllm
@@ -25,6 +27,7 @@ from benchmarks.hook.schedulers import BusyScheduler, Stand
 from fathom_vllm.bundle import bundle_files
 from fathom_vllm.counts import Counts, read_counts
 from fathom_vllm.depth_document import depth_table
+from fathom_vllm.depth_file import GONE_SECONDS
 from fathom_vllm.engine_report import device_name, engine_report
 from fathom_vllm.scheduler import LiveDepthScheduler
 
@@ -50,18 +53,31 @@ def unequal_tables() -> list[object]:
     return unequal
 
 
-def go_through(stand: Stand, depth_file: Path, depths: list[int], steps: int) -> None:
-    """Put each depth in force between two steps, and make some."""
+def go_through(
+    stand: Stand, depth_file: Path, depths: list[int], *, steps: int, tokens: int
+) -> None:
+    """Put each depth in force between two steps, and make some; then take the document away."""
     scheduler = stand.scheduler(Live)
-    scheduler._fathom.watch.stop()  # it looks between two steps instead, so that nothing waits
+    watch = scheduler._fathom.watch
+    watch.stop()  # it looks between two steps instead, so that nothing waits
     engine = BusyScheduler(scheduler, BATCH, tokens=ENDLESS)
     engine.step()
     for generation, depth in enumerate(depths, start=1):
-        document = {"generation": generation, "schedule": [[1, BATCH, depth]]}
+        document = {
+            "generation": generation,
+            "schedule": [[1, BATCH, depth]],
+            "tokens": [[1, BATCH, tokens]],
+        }
         depth_file.write_text(json.dumps(document))
-        scheduler._fathom.watch.look()
+        watch.look()
         for _ in range(steps):
             engine.step()
+    depth_file.unlink()
+    watch.look()
+    watch._clock = lambda: time.monotonic() + GONE_SECONDS
+    watch.look()
+    for _ in range(steps):
+        engine.step()
     scheduler._recorder.flush()
 
 
@@ -77,6 +93,8 @@ def counted(counts: Counts | None) -> dict[str, object]:
     return {
         "live": counts.live,
         "generation": counts.generation,
+        "gone": counts.gone,
+        "rejections": counts.rejections,
         "errors": counts.errors,
         "transitions": counts.transitions,
         "steps": sum(cell.steps for cell in counts.steps),
@@ -114,7 +132,7 @@ def main() -> None:
         os.environ["FATHOM_COUNTERS_FILE"] = str(counters)
         os.environ[DIRECTORY_VARIABLE] = name
         stand = Stand(asked["target"], asked["draft"])
-        go_through(stand, depth_file, asked["depths"], asked["steps"])
+        go_through(stand, depth_file, asked["depths"], steps=asked["steps"], tokens=asked["tokens"])
         answer = {
             "unequal_tables": unequal_tables(),
             "steps": [[step.drafting, step.least, step.most] for step in read_steps(directory)],

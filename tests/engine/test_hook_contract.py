@@ -19,6 +19,8 @@ DEPTHS = (5, 1, 0, 7, 2, 3)
 STEPS = 6
 """At each."""
 STARTUP = 3
+TOKENS = 4
+"""The user's own, once the document is gone."""
 NOTHING = -1
 """Is verified by a prompt."""
 
@@ -30,6 +32,7 @@ def said(request: pytest.FixtureRequest, pair: ModelPair, ask_vllm: AskVllm) -> 
         "draft": str(pair.draft),
         "depths": DEPTHS,
         "steps": STEPS,
+        "tokens": TOKENS,
     }
     found: Mapping[str, Any] = ask_vllm(PROBE, question, release=request.param)
     return found
@@ -43,7 +46,8 @@ def test_each_step_obeys_the_document_and_the_next_one_verifies_it(said: Mapping
     drafting = [step[0] for step in said["steps"]]
 
     # The last one is still in flight.
-    assert drafting == [STARTUP, *(depth for depth in DEPTHS for _ in range(STEPS))][:-1]
+    depths = (*DEPTHS, TOKENS)
+    assert drafting == [STARTUP, *(depth for depth in depths for _ in range(STEPS))][:-1]
     assert [step[1:] for step in said["steps"]] == [
         [NOTHING, NOTHING],
         *([depth, depth] for depth in drafting[:-1]),
@@ -54,10 +58,10 @@ def test_every_step_is_counted_at_its_depth_and_nothing_fails(said: Mapping[str,
     counted = said["counted"]
 
     assert counted["live"]
-    assert counted["generation"] == len(DEPTHS)
+    assert (counted["generation"], counted["gone"], counted["rejections"]) == (0, True, 0)
     assert counted["errors"] == 0
-    assert counted["transitions"] == len(DEPTHS)
-    assert counted["depths"] == sorted(DEPTHS)
+    assert counted["transitions"] == len(DEPTHS) + 1
+    assert counted["depths"] == sorted((*DEPTHS, TOKENS))
     assert counted["steps"] + counted["transitions"] == len(said["steps"])
 
 

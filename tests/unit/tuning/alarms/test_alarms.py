@@ -9,7 +9,7 @@ import pytest
 
 from fathom.api.conditions import AlarmKind, Reason
 from fathom.engine.depth import DepthDocument, flat
-from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
+from fathom.measurement.counters import Cell, CellCounts, EngineCounts, PodCounters, StepKind
 from fathom.measurement.deltas import PodDelta
 from fathom.tuning.alarms import detectors
 from fathom.tuning.alarms.alarm import Alarm, Watch, is_cliff
@@ -362,23 +362,54 @@ def test_what_was_told_to_be_for_nothing_is_so_until_clearly_more_is_accepted(
     assert (detectors.nothing_accepted(look) is not None) is told
 
 
-@pytest.mark.parametrize(("share", "told"), [(0.1, False), (0.3, True)])
-def test_a_few_steps_at_another_depth_are_nothing_to_tell(share: float, *, told: bool) -> None:
+DOCUMENT = DepthDocument(
+    generation=7, schedule=flat(3, 16), pods={"pod-1": flat(1, 16)}, ends={"pod-1": 90}
+)
+
+
+@pytest.mark.parametrize(
+    ("pod", "runs", "share", "told"),
+    [
+        ("pod-0", 3, 0.1, False),
+        ("pod-0", 3, 0.3, True),
+        # What has ended by itself, or is of another document, is told elsewhere.
+        ("pod-1", 1, 0.9, False),
+        ("pod-1", 1, 0.5, True),
+        ("pod-1", 3, 0.1, False),
+        ("pod-0", 5, 0.3, False),
+    ],
+)
+@pytest.mark.parametrize("view", [False, True])
+def test_steps_at_another_depth_than_is_in_force_are_told_if_they_are_many(
+    pod: str, runs: int, share: float, *, told: bool, view: bool
+) -> None:
     counted = {
         Cell(4, depth, StepKind.DECODE): CellCounts(steps, 0.01 * steps, steps, 4 * steps)
         for depth, steps in ((3, 1000 * (1 - share)), (1, 1000 * share))
     }
     delta = PodDelta(
-        pod="pod-0",
+        pod=pod,
         from_s=START_S,
         to_s=START_S + 30,
         engine=EngineCounts(),
         cells=counted,
         drafts={},
     )
+    running = DepthDocument(generation=7, schedule=flat(runs, 16))
+    counters = PodCounters(
+        pod=pod,
+        at_s=START_S,
+        started_at_s=0.0,
+        engine=EngineCounts(),
+        live_depth=True,
+        depth_generation=7,
+        schedule_hash=running.hash_for_pod(pod),
+    )
+    # Of a cohort, `document` is what it has of its own.
+    own = DepthDocument(generation=7, schedule=flat(6, 16))
     look: Any = Of(
-        snapshot=Of(state=Of(looks={"pod-0": Of(depth_generation=7)})),
-        document=DepthDocument(generation=7, schedule=flat(3, 16)),
+        snapshot=Of(state=Of(looks={pod: counters}), whole=DOCUMENT if view else None),
+        document=own if view else DOCUMENT,
         deltas=[delta],
     )
     assert (detectors.depth_mismatch(look) is not None) is told
