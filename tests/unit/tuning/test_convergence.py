@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fathom.api.conditions import Reason
+from fathom.engine.depth import flat
 from fathom.tuning.convergence import convergence
 from fathom.tuning.interface import Action
 from unit.tuning.plant import EASY, HARD, Fleet
@@ -152,3 +153,15 @@ def test_an_idle_engine_whose_document_is_gone_is_told_of_all_the_same() -> None
     pod.generation, pod.told_hash, pod.document_gone = 0, 0, True
     fleet.run(300)
     assert fleet.decisions[-1][1].reason is Reason.DEPTH_NOT_OBEYED
+
+
+def test_a_pod_is_held_against_what_it_reads_and_not_against_what_its_cohort_shall_have() -> None:
+    fleet = obeying()
+    document = fleet.document
+    assert document is not None
+    for pod in fleet.pods:
+        pod.told_hash = document.hash_for_pod(pod.name)
+    cohort = replace(document, schedule=flat(6, 16))
+    snapshot = replace(fleet.snapshot(), document=cohort)
+    assert convergence(replace(snapshot, whole=document), cohort, fleet.state).behind == ()
+    assert len(convergence(snapshot, cohort, fleet.state).behind) == 3

@@ -57,6 +57,30 @@ def test_a_pod_at_depths_of_others_gets_its_own() -> None:
     assert (both.action, both.reason) == (Action.MOVE, Reason.TUNED_APART)
 
 
+def test_probes_of_all_keep_their_ends_and_the_users_depth_stays() -> None:
+    document = replace(DOCUMENT, tokens=flat(2, 16))
+    probes = decision(5, Action.PROBE)
+    own = replace(probes.document, pods={"other": flat(7, 16)}, ends={"other": 90})
+    rest = replace(decision(3).document, pods={"a": flat(1, 16)}, ends={"a": 80})
+    both = together(
+        document,
+        7,
+        decision(3, document=rest),
+        [(COHORT, replace(probes, document=own))],
+        news="",
+    )
+    assert both.document.ends == {"a": 80, "other": 90}
+    assert both.document.tokens == flat(2, 16)
+
+
+def test_a_pod_that_would_not_find_its_own_entry_gets_none() -> None:
+    pods = replace(COHORT, pods=("new", "other"))
+    both = together(
+        DOCUMENT, 7, decision(3), [(pods, decision(5))], news="", unnamed=frozenset({"new"})
+    )
+    assert both.document is DOCUMENT
+
+
 def test_the_first_to_wake_wakes_all() -> None:
     both = together(DOCUMENT, 7, decision(3), [(COHORT, decision(5, wake_after_s=2.0))], news="")
     assert both.wake_after_s == 2.0
