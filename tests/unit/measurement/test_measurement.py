@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from fathom.engine.depth import DepthDocument, Schedule, flat
 from fathom.measurement.counters import (
     Cell,
     CellCounts,
@@ -42,6 +43,34 @@ def test_counters_are_subtracted_and_gauges_are_as_they_are_now() -> None:
     assert d.engine.requests_running == 7
     assert d.cells == {CELL: CellCounts(200, 2, 400, 800)}
     assert d.drafts == {DRAFTS: DraftCounts(8, (4, 2, 0))}
+
+
+COMMON, OWN = flat(3, 16), flat(7, 16)
+
+
+@pytest.mark.parametrize(
+    ("generation", "running", "ends", "runs", "follows"),
+    [
+        (4, OWN, {"a": 90}, True, True),
+        (4, COMMON, {"a": 90}, False, True),
+        (4, COMMON, {}, False, False),
+        (4, COMMON, {"b": 90}, False, False),
+        (4, flat(5, 16), {"a": 90}, False, False),
+        (3, OWN, {"a": 90}, False, False),
+        # It does not tell what it runs.
+        (4, None, {"a": 90}, True, True),
+        (3, None, {"a": 90}, False, False),
+    ],
+)
+def test_an_engine_runs_a_document_or_follows_it_after_the_end_of_its_own_entry(
+    generation: int, running: Schedule | None, ends: dict[str, int], *, runs: bool, follows: bool
+) -> None:
+    document = DepthDocument(generation=4, schedule=COMMON, pods={"a": OWN}, ends=ends)
+    told = 0
+    if running is not None:
+        told = DepthDocument(generation=1, schedule=running).hash_for_pod("a")
+    counters = replace(look(10), depth_generation=generation, schedule_hash=told)
+    assert (counters.runs(document), counters.follows(document)) == (runs, follows)
 
 
 def test_what_an_engine_tells_of_itself_is_as_it_was_told_last() -> None:
