@@ -398,7 +398,8 @@ async def test_check_says_why_a_draft_cannot_be_read_and_refuses_nothing(
 
     assert (checked.code, checked.stderr) == (0, "")
     printed = " ".join(checked.stdout.split())
-    assert f"draft: NotChecked: the config.json of {draft} is not at hand (" in printed
+    assert f"spec.draft.id: the config.json of {draft} was not read (" in printed
+    assert printed.startswith("! kimi: unknown, revision ")
     assert why in printed
 
 

@@ -21,7 +21,10 @@ id of its rule: `error [arguments-owned] spec.engine.args[0]: …`, and `rule` i
   the spec out: the condition Degraded says `InvalidSpec`, and what runs keeps running.
 - **A warning** is likely to fail, or costs something. The spec is carried out. `status.warnings`
   lists the warnings, and a generation that has some gets an event, SpecWarned. `fathom check
-  --strict` makes them errors, for a pipeline.
+  --strict` ends with exit code 2 then, for a pipeline.
+- **Unknown** is what could not be checked, such as a model that nobody has read. `fathom check`
+  says what to do, and `--strict` ends with exit code 2 ([preflight](preflight.md)). In the operator
+  the condition DraftCompatible is Unknown.
 
 Rules marked *engine* know what a release of vLLM refuses when it starts. They are errors only where
 the image is a release that vLLM publishes (`vllm/vllm-openai:v0.32.0`, from a mirror too): any
@@ -31,8 +34,8 @@ other image may know more, so there they are warnings. They are warnings as well
 - for a spec that was carried out before: an operator with a new rule stops nothing that runs. The
   same holds for rules marked *pods*, which know what keeps a pod from starting.
 
-To silence one warning, write its reason: `{SILENCE_PREFIX}option-names: "our fork has this option"`
-as an annotation of the resource. Errors cannot be silenced.
+To silence a warning, or what is unknown, write the reason as an annotation of the resource:
+`{SILENCE_PREFIX}option-names: "our fork has this option"`. Errors cannot be silenced.
 
 | id | what holds | releases of vLLM | source |
 |---|---|---|---|

@@ -10,13 +10,7 @@ from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
 from fathom.api.conditions import Reason
 from fathom.api.spec import DEFAULT_MAX_TOKENS, SpeculativeDeploymentSpec
 from fathom.cli.ask_engine import with_vllm
-from fathom.cli.check_report import (
-    CheckList,
-    CheckReport,
-    Fact,
-    findings,
-    lines_of,
-)
+from fathom.cli.check_report import CheckList, CheckReport, Fact, findings, lines_of, verdict_of
 from fathom.cli.documents import AsOutput, Output, written
 from fathom.cli.live_check import WAIT_S, live_check, server_answer, with_answer
 from fathom.cli.options import Context, Kubeconfig, Namespace, bare_name, names_beginning, refuse
@@ -34,7 +28,7 @@ from fathom.cli.resources import (
 from fathom.engine.depth_set import WIDEST_GRID, richer_tokens
 from fathom.engine.profile import EngineProfile
 from fathom.engine.start import EngineStart
-from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_facts import ModelConfig
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.comparison import HAS
 from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
@@ -61,12 +55,15 @@ def report_of(file: str, resource: SpeculativeDeployment, judgement: Judgement) 
         resource: as it was judged.
         judgement: of it.
     """
+    unknown = () if judgement.errors else judgement.unknown
+    found = findings((*judgement.errors, *unknown, *judgement.warnings))
     return CheckReport(
         file=file,
         name=resource.metadata.name,
-        verdict="refused" if judgement.errors else "valid",
+        verdict=verdict_of(found),
         revision="" if judgement.errors else revision_of(resource),
-        findings=findings((*judgement.errors, *judgement.warnings)),
+        unread=judgement.unread,
+        findings=found,
         facts=tuple(Fact(label=label, text=text) for label, text in _facts(resource, judgement)),
         bill=() if judgement.errors else bill(judgement.candidate),
     )
@@ -76,18 +73,19 @@ def _facts(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[tu
     """Pairs of a label and what is known."""
     spec, given = resource.spec, judgement.candidate.models
     verdict = judgement.candidate.verdict
-    # A warning has it in full.
-    doubtful = verdict.reason is Reason.DOUBTFUL
-    yield "draft", f"{verdict.reason}: {'see the warning.' if doubtful else verdict.message}"
+    in_full = verdict.reason in {Reason.DOUBTFUL, Reason.NOT_CHECKED}
+    yield "draft", f"{verdict.reason}: {'see the finding.' if in_full else verdict.message}"
     yield "depth", _depth(resource.engine) + _states(given)
     live_or_set = resource.engine.live or (resource.engine.sets_graphs and spec.drafts)
     if resource.engine.layout.on_gpus and live_or_set:
         yield "CUDA graphs", _graphs(resource.engine)
     if compared := _compared(resource):
         yield "comparison", compared
-    yield "target model", _model(spec.model.id, given.target)
-    if spec.draft.id and spec.drafts:
-        yield "draft model", _model(spec.draft.id, given.draft)
+    # Of one that was not read there is a finding.
+    if given.target.config is not None:
+        yield "target model", f"{spec.model.id}: {_shape(given.target.config)}"
+    if spec.drafts and given.draft.config is not None:
+        yield "draft model", f"{spec.draft.id}: {_shape(given.draft.config)}"
     yield "family", verdict.family or "unknown"
     if resource.engine.layout.on_gpus and not spec.draft.method.looks_up_ngrams:
         yield "memory of one GPU", _memory(given)
@@ -193,12 +191,6 @@ def _missed(spec: SpeculativeDeploymentSpec, batches: int) -> str:
     return f" Without a full graph at depth {spec.speculation.tokens}, batches: {batches}; {why}"
 
 
-def _model(named: str, facts: ModelFacts) -> str:
-    if facts.config is None:
-        return f"{named}: its config.json is not at hand ({facts.explanation})"
-    return f"{named}: {_shape(facts.config)}"
-
-
 def _memory(given: PreflightInput) -> str:
     estimate = memory_estimate(given)
     accelerator, draft = given.spec.node_pool.accelerator, given.spec.draft
@@ -287,7 +279,7 @@ def check_command(
         bool, typer.Option("--verbose", "-v", help="Everything, however many lines it takes.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Warnings that are not silenced are refused, too.")
+        bool, typer.Option("--strict", help="Refuse warnings and what is not known, too.")
     ] = False,
     timeout: Annotated[
         float,
@@ -300,7 +292,7 @@ def check_command(
 
     Reads the config.json of target and draft, from an absolute directory or from the Hugging Face
     Hub (HF_TOKEN, HF_ENDPOINT), and no weights. Each error and warning has the id of its rule
-    (docs/rules.md). Exit code 2: something is refused.
+    (docs/rules.md). Exit code 2: something is refused or, with --strict, warned of or not known.
 
     With --live NAME, no file is read: a few prompts are asked of replicas in the cluster, at depth
     0 and at the deepest depth in force. Exit codes: 0, the same tokens; 1, not so; 2, not checked.
@@ -346,5 +338,5 @@ def check_command(
                 typer.echo(line)
     if output is not Output.TEXT:
         typer.echo(written(CheckList(items=tuple(reports)), output))
-    refused = any(each.verdict == "refused" or (strict and each.warnings) for each in reports)
+    refused = any(each.verdict == "refused" or (strict and each.doubts) for each in reports)
     raise typer.Exit(REFUSED if refused else 0)

@@ -1,13 +1,15 @@
 """What `fathom check` found, as a person reads it and as a program does."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Final, Literal
 
 from fathom.api.problem import Problem, Severity
 from fathom.cli.documents import Document, Part
 from fathom.cli.engine_check import RULE, EngineAnswer, RoleAnswer
+from fathom.cli.resources import ModelRole
 from fathom.engine.start import engine_version, parsed_version
 from fathom.text import counted, shortened
 from fathom.validation.candidate import Candidate
@@ -25,18 +27,26 @@ _LONGEST: Final = 800
 _OF_FACTS: Final = 8
 """Lines that findings leave for what is known."""
 
+Verdict = Literal["valid", "unknown", "refused"]
+Found = Literal["error", "unknown", "warning"]
+_SEVERITIES: Final[Mapping[Severity, Found]] = MappingProxyType(
+    {Severity.ERROR: "error", Severity.UNKNOWN: "unknown", Severity.WARNING: "warning"}
+)
+_ORDER: Final = tuple(_SEVERITIES.values())
+
 
 class Finding(Part):
-    """One error or warning."""
+    """One error, one warning, or one thing that could not be checked."""
 
     rule: str = ""
     """Its id in docs/rules.md; empty: the schema or a rule of the API."""
-    severity: Literal["error", "warning"]
+    severity: Found
+    """Unknown: it could not be checked."""
     field: str
     """Path as the user writes it."""
     message: str
     silenced: str = ""
-    """The reason of whoever silenced this warning; empty: it counts."""
+    """The reason of whoever silenced it, which no error can be; empty: it counts."""
 
     @property
     def line(self) -> str:
@@ -57,9 +67,12 @@ class CheckReport(Part):
     file: str
     name: str = ""
     """Empty: it does not parse."""
-    verdict: Literal["valid", "refused"]
+    verdict: Verdict
+    """Unknown: the spec is sound, and not all could be checked."""
     revision: str = ""
     """The one of its pods; empty: it is refused."""
+    unread: tuple[ModelRole, ...] = ()
+    """Models of which no config.json was read."""
     findings: tuple[Finding, ...] = ()
     """Errors first."""
     facts: tuple[Fact, ...] = ()
@@ -67,10 +80,10 @@ class CheckReport(Part):
     """Sentences: what it takes in GPUs, APIs of the cluster and time."""
 
     @property
-    def warnings(self) -> tuple[Finding, ...]:
-        """Warnings that count."""
+    def doubts(self) -> tuple[Finding, ...]:
+        """Warnings, and what could not be checked, unless silenced."""
         return tuple(
-            each for each in self.findings if each.severity == "warning" and not each.silenced
+            each for each in self.findings if each.severity != "error" and not each.silenced
         )
 
 
@@ -86,13 +99,19 @@ def findings(problems: Iterable[Problem]) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             rule=each.rule,
-            severity="error" if each.severity is Severity.ERROR else "warning",
+            severity=_SEVERITIES[each.severity],
             field=each.field,
             message=each.message,
             silenced=each.silenced,
         )
         for each in problems
     )
+
+
+def verdict_of(found: Iterable[Finding]) -> Verdict:
+    """What findings come to. What is unknown is not valid, whoever silenced it."""
+    severities = {each.severity for each in found}
+    return "refused" if "error" in severities else "unknown" if "unknown" in severities else "valid"
 
 
 def lines_of(report: CheckReport, *, in_full: bool) -> Iterator[str]:
@@ -103,12 +122,10 @@ def lines_of(report: CheckReport, *, in_full: bool) -> Iterator[str]:
         in_full: `-v`: every finding and every fact, however many there are.
     """
     refused = report.verdict == "refused"
-    mark = "✘" if refused else "!" if report.warnings else "✔"
-    name = report.name or report.file
-    state = "refused" if refused else f"valid, revision {report.revision}"
+    head = textwrap.wrap(_headline(report), COLUMNS, subsequent_indent="    ")
     found = [_wrapped(each.line) for each in report.findings if not each.silenced]
     silenced = [each for each in report.findings if each.silenced]
-    quiet = counted(len(silenced), "warning is silenced", "warnings are silenced")
+    quiet = counted(len(silenced), "finding is silenced", "findings are silenced")
     named = ", ".join(f"{each.rule} ({each.silenced})" for each in silenced)
     ends = [_wrapped(f"{quiet}: {named}.")] if silenced else []
     # What is wrong comes first: of a spec that is refused the rest is for `-v`.
@@ -117,15 +134,28 @@ def lines_of(report: CheckReport, *, in_full: bool) -> Iterator[str]:
     bill = [] if refused else [_wrapped(each) for each in report.bill]
     kept, cut = found, facts
     if not in_full:
-        left = MOST_LINES - 2 - sum(map(len, (*ends, *bill)))
+        left = MOST_LINES - 1 - sum(map(len, (head, *ends, *bill)))
         kept = _fitting(found, left - min(_OF_FACTS, sum(map(len, facts))))
         cut = _fitting(facts, left - sum(map(len, kept)))
     more = len(found) - len(kept)
     if more or len(cut) < len(facts):
         ends = [[f"  and {more} more (-v)" if more else "  and more (-v)"], *ends]
-    yield f"{mark} {name}: {state}"
-    for block in (*kept, *ends, *cut, *bill):
+    for block in (head, *kept, *ends, *cut, *bill):
         yield from block
+
+
+def _headline(report: CheckReport) -> str:
+    name = report.name or report.file
+    if report.verdict == "refused":
+        return f"✘ {name}: refused"
+    mark = "✔" if report.verdict == "valid" and not report.doubts else "!"
+    state = f"{mark} {name}: {report.verdict}, revision {report.revision}"
+    if report.verdict == "valid":
+        return state
+    unread = " and the ".join(report.unread)
+    was = "were" if len(report.unread) > 1 else "was"
+    why = f"the {unread} {was} not read" if unread else "not all could be checked"
+    return f"{state}: the spec is sound; {why}"
 
 
 def _fitting(blocks: Sequence[list[str]], most: int) -> list[list[str]]:
@@ -153,11 +183,10 @@ def with_found(report: CheckReport, found: Iterable[Finding], facts: Iterable[Fa
         found: what is added; an error refuses it.
         facts: all that is known now.
     """
-    findings = sorted((*report.findings, *found), key=lambda each: each.severity != "error")
-    refused = bool(findings) and findings[0].severity == "error"
+    findings = sorted((*report.findings, *found), key=lambda each: _ORDER.index(each.severity))
     return report.model_copy(
         update={
-            "verdict": "refused" if refused else report.verdict,
+            "verdict": verdict_of(findings),
             "findings": tuple(findings),
             "facts": tuple(facts),
         }
@@ -177,23 +206,29 @@ def with_engine(
     """
     other = _other_version(candidate, answer.vllm, own_image=own_image)
     certain = own_image or (not other and candidate.vllm_decides)
-    found = [_warning(candidate, other)] if other else []
+    found = [_doubt(candidate, other)] if other else []
     for (by_what, error), whose in _alike(answer, lambda each: (each.refused_by, each.error)):
         message = (
             f"vLLM {answer.vllm} refuses {whose} (its {by_what}): "
             f"{_sentence(error)} Change it, or the engine ends when it starts."
         )
         error_of = Finding(rule=RULE, severity="error", field="spec.engine.args", message=message)
-        found.append(error_of if certain else _warning(candidate, message))
+        found.append(error_of if certain else _doubt(candidate, message))
+    for (unknown, _), whose in _alike(answer, lambda each: (each.unknown, "")):
+        message = (
+            f"the parser of vLLM {answer.vllm} takes {whose}; what its configuration says is not "
+            f"known: {_sentence(unknown)}"
+        )
+        found.append(_doubt(candidate, message, "unknown"))
     facts = (Fact(label=RULE, text=text) for text in _facts(answer))
     # First, as the last ones are cut off where there are many.
     return with_found(report, found, (*facts, *report.facts))
 
 
-def _warning(candidate: Candidate, message: str) -> Finding:
+def _doubt(candidate: Candidate, message: str, severity: Found = "warning") -> Finding:
     return Finding(
         rule=RULE,
-        severity="warning",
+        severity=severity,
         field="spec.engine.args",
         message=message,
         silenced=candidate.silenced(RULE),
@@ -221,11 +256,6 @@ def _facts(answer: EngineAnswer) -> Iterator[str]:
         yield (
             f"vLLM {answer.vllm} takes {_whose(takes, answer)} (its parser and its configuration). "
             f"{_NOT_WITHOUT_A_GPU}"
-        )
-    for (unknown, _), whose in _alike(answer, lambda each: (each.unknown, "")):
-        yield (
-            f"the parser of vLLM {answer.vllm} takes {whose}; what its "
-            f"configuration says is not known: {_sentence(unknown)}"
         )
 
 

@@ -42,6 +42,7 @@ from fathom.fetch.state import fetch_program
 from fathom.manifests.render import children, single_pods
 from fathom.quality.check import QUALITY_KEY, QualityCheck
 from fathom.resource import UNKNOWN
+from fathom.text import counted
 from fathom.validation.candidate import Candidate, Cluster
 from fathom.validation.placement_checks import needed_apis
 
@@ -123,7 +124,7 @@ class ServerAnswer:
     """Objects that it would take."""
     refused: tuple[Refused, ...]
     not_asked: tuple[str, ...]
-    """Sentences: what whoever asks may not ask."""
+    """Objects, such as `Service kimi`, that whoever asks may not ask about."""
 
 
 def server_answer(
@@ -157,15 +158,20 @@ def server_answer(
 
 def with_answer(report: CheckReport, answer: ServerAnswer) -> CheckReport:
     """The same, with what an API server said to dry runs of it."""
-    refused = tuple(
-        Finding(rule="api-server", severity="error", field=each.what, message=each.why)
+    rule, why = "api-server", "it was not checked, as you may not create it."
+    refused = [
+        Finding(rule=rule, severity="error", field=each.what, message=each.why)
         for each in answer.refused
-    )
-    facts = [Fact(label="server", text=each) for each in answer.not_asked]
+    ]
+    unknown = [
+        Finding(rule=rule, severity="unknown", field=what, message=why) for what in answer.not_asked
+    ]
+    facts = report.facts
     if not refused:
-        taken = f"it would take all {answer.taken} objects (dry run)."
-        facts.append(Fact(label="server", text=taken))
-    return with_found(report, refused, (*report.facts, *facts))
+        every = "" if unknown else "all "
+        taken = f"it would take {every}{counted(answer.taken, 'object')} (dry run)."
+        facts = (*facts, Fact(label="server", text=taken))
+    return with_found(report, (*refused, *unknown), facts)
 
 
 async def answer_of_server(kube: DryRunPort, candidate: Candidate) -> ServerAnswer:
@@ -198,7 +204,7 @@ async def answer_of_server(kube: DryRunPort, candidate: Candidate) -> ServerAnsw
                 if not error.status:
                     raise
                 if error.forbidden and _NO_RIGHT.search(error.message):
-                    not_asked.append(f"{what} is not checked, as you may not create it.")
+                    not_asked.append(what)
                 else:
                     refused.append(Refused(what, f"the API server refuses it: {error.message}"))
     return ServerAnswer(taken=taken, refused=tuple(refused), not_asked=tuple(not_asked))

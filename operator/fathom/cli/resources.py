@@ -1,9 +1,10 @@
 """The SpeculativeDeployments in manifests, each with what refuses it."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from types import MappingProxyType
+from typing import Annotated, Final, Literal
 
 import typer
 from pydantic import JsonValue
@@ -15,17 +16,34 @@ from fathom.api.conditions import Reason
 from fathom.api.problem import Problem, Severity, warning
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.group import MATCHES_LABEL_KEYS
-from fathom.model_facts import ModelFacts, ModelRef, model_refs
+from fathom.model_facts import Absence, ModelFacts, ModelRef, model_refs
 from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.rollout.replicas import all_replicas
 from fathom.text import counted
 from fathom.validation.candidate import Candidate, as_sized, candidate_of
 from fathom.validation.chain import problems_of
 from fathom.validation.gpu_memory_checks import GIB, graph_cost
+from fathom.validation.model_input import unknown
 from fathom.validation.placement_checks import needed_kinds
 
 REFUSED: Final = 2
 """Exit code of a command that refused something."""
+_PAIR_RULE: Final = "draft-fits"
+_TO_DO: Final[Mapping[Absence, str]] = MappingProxyType(
+    {
+        Absence.NOT_LOCAL: "Check it where that directory is",
+        Absence.UNREADABLE: "See that it can be read",
+        Absence.GATED: "Ask for access",
+        Absence.MISSING: "Check the name and the revision",
+        Absence.UNREACHABLE: "Try again, or set HTTPS_PROXY or HF_ENDPOINT",
+        Absence.OFFLINE: "Leave out --offline and HF_HUB_OFFLINE, or fetch it into the cache "
+        "(`hf download {model} config.json`)",
+        Absence.NOT_YET: "Try again",
+    }
+)
+"""What brings a config.json that was not read."""
+
+ModelRole = Literal["target", "draft"]
 
 Files = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE]...", help="Manifests in YAML; - reads stdin.")
@@ -86,6 +104,10 @@ class Judgement:
     candidate: Candidate
     errors: tuple[Problem, ...]
     """Why it is refused; empty: it is not."""
+    unread: tuple[ModelRole, ...]
+    """Models of which no config.json was read."""
+    unknown: tuple[Problem, ...]
+    """All that could not be checked."""
     warnings: tuple[Problem, ...]
     """What its user should know of one that is not refused."""
 
@@ -98,23 +120,45 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
         models: what is known of the models that it names.
     """
     candidate = candidate_of(as_sized(resource, models), models)
-    found = problems_of(candidate)
+    found, verdict, unread = problems_of(candidate), candidate.verdict, dict(_unread(candidate))
+    doubt = [warning(verdict.field, verdict.message)] if verdict.reason is Reason.DOUBTFUL else []
+    not_known = list(unread.values())
+    if verdict.reason is Reason.NOT_CHECKED and not unread:
+        not_known = [unknown(verdict.message, verdict.field)]
     return Judgement(
         candidate=candidate,
         errors=tuple(each for each in found if each.severity is Severity.ERROR),
+        unread=tuple(unread),
+        unknown=tuple(_of_pair(candidate, not_known)),
         warnings=(
-            *_doubt(candidate),
+            *_of_pair(candidate, doubt),
             *(each for each in found if each.severity is Severity.WARNING),
         ),
     )
 
 
-def _doubt(candidate: Candidate) -> Iterator[Problem]:
-    """What the condition DraftCompatible says of a pair that may not work."""
-    verdict, rule = candidate.verdict, "draft-fits"
-    if verdict.reason is Reason.DOUBTFUL:
-        found = warning(verdict.field, verdict.message)
-        yield replace(found, rule=rule, silenced=candidate.silenced(rule))
+def _of_pair(candidate: Candidate, found: Iterable[Problem]) -> Iterator[Problem]:
+    """What the condition DraftCompatible says of it, too."""
+    silenced = candidate.silenced(_PAIR_RULE)
+    return (replace(each, rule=_PAIR_RULE, silenced=silenced) for each in found)
+
+
+def _unread(candidate: Candidate) -> Iterator[tuple[ModelRole, Problem]]:
+    """Models that need not even exist: nobody has seen them."""
+    spec, given = candidate.spec, candidate.models
+    if given.target.config is None:
+        yield "target", unknown(_not_read(spec.model.id, given.target), "spec.model.id")
+    if spec.draft.id and spec.drafts and given.draft.config is None:
+        yield "draft", unknown(_not_read(spec.draft.id, given.draft), "spec.draft.id")
+
+
+def _not_read(model: str, facts: ModelFacts) -> str:
+    to_do = _TO_DO[facts.absence or Absence.NOT_YET].format(model=model)
+    why = f" ({facts.explanation})" if facts.explanation else ""
+    return (
+        f"the config.json of {model} was not read{why}. {to_do}, or apply it: vLLM says at start "
+        "whether it fits."
+    )
 
 
 async def looked_up(

@@ -66,13 +66,22 @@ KNOWN_DRAFTS: Final[Mapping[str, ModelFacts]] = MappingProxyType(
     }
 )
 """What stands in for a config.json that is not at hand."""
+KNOWN_TARGETS: Final = frozenset({"nvidia/Kimi-K2.6-NVFP4", "moonshotai/Kimi-K2.6"})
+"""What those drafts were trained for. With another target the table knows the draft and no pair."""
 
 
 def at_hand(given: PreflightInput) -> Problem | None:
     """Without the config.json of both models little is known."""
-    if given.spec.draft.method.looks_up_ngrams or given.draft.source == TABLE:
+    in_table = given.draft.source == TABLE
+    known = in_table and given.spec.model.id in KNOWN_TARGETS
+    if known or given.spec.draft.method.looks_up_ngrams:
         return None
     said = "vLLM says at start whether this draft fits"
+    if in_table:
+        return unknown(
+            f"{TABLE} knows {given.spec.draft.id}, and not with {given.spec.model.id}, and not "
+            f"both config.json files are at hand: {said}."
+        )
     for facts, named in ((given.draft, given.spec.draft.id), (given.target, given.spec.model.id)):
         if facts.config is None and facts.absence is not Absence.NO_MODEL:
             why = f" ({facts.explanation})" if facts.explanation else ""

@@ -220,14 +220,69 @@ def test_weighs_the_files_without_reading_them(tmp_path: Path) -> None:
     assert "target 300.0 GiB, draft 1.0 GiB" in in_full
 
 
-def test_what_is_not_at_hand_is_said_and_refuses_nothing(tmp_path: Path) -> None:
-    result = check(tmp_path, {"draft.id": "/nowhere/draft"})
+def test_models_that_nobody_read_are_not_valid_and_refused_by_strict_alone(tmp_path: Path) -> None:
+    changes = {"model.id": "org/nowhere", "draft.id": "/nowhere/draft"}
+    result = check(tmp_path, changes)
 
     assert (result.exit_code, result.stderr) == (0, "")
-    assert unwrapped(result.stdout)[1] == (
-        "  draft: NotChecked: the config.json of /nowhere/draft is not at hand (there is no such "
-        "directory on this machine): vLLM says at start whether this draft fits."
+    first, target, draft, fact, *rest = unwrapped(result.stdout)
+    assert first.startswith("! kimi: unknown, revision ")
+    assert first.endswith(": the spec is sound; the target and the draft were not read")
+    assert target == (
+        "  unknown [draft-fits] spec.model.id: the config.json of org/nowhere was not read (it is "
+        "not in the cache, and the hub is not to be asked). Leave out --offline and "
+        "HF_HUB_OFFLINE, or fetch it into the cache (`hf download org/nowhere config.json`), or "
+        "apply it: vLLM says at start whether it fits."
     )
+    assert draft == (
+        "  unknown [draft-fits] spec.draft.id: the config.json of /nowhere/draft was not read "
+        "(there is no such directory on this machine). Check it where that directory is, or apply "
+        "it: vLLM says at start whether it fits."
+    )
+    assert fact == "  draft: NotChecked: see the finding."
+    assert not [each for each in rest if "nowhere" in each]
+    assert check(tmp_path, changes, "--strict").exit_code == 2
+
+
+def test_the_document_has_the_verdict_and_what_was_not_read(tmp_path: Path) -> None:
+    pair = Pair.read("good", "llama-eagle3")
+    changes = as_directories(pair) | {"draft.id": "/nowhere/draft"}
+    (report,) = CheckList.model_validate_json(check(tmp_path, changes, "-o", "json").stdout).items
+    assert (report.verdict, report.unread) == ("unknown", ("draft",))
+    assert [(each.severity, each.field) for each in report.findings] == [
+        ("unknown", "spec.draft.id")
+    ]
+    assert unwrapped(check(tmp_path, changes).stdout)[0].endswith("; the draft was not read")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"draft": {"method": "ngram"}}, {"speculation": {"drafting": "Disabled"}}, {}],
+    ids=["no draft", "not drafting", "a pair of the table"],
+)
+def test_no_target_that_nobody_read_is_valid(tmp_path: Path, changes: dict[str, Any]) -> None:
+    document = json.loads(check(tmp_path, changes, "-o", "json").stdout)
+    (report,) = document["items"]
+    assert (report["verdict"], report["unread"][0]) == ("unknown", "target")
+
+
+def test_a_draft_that_is_not_checked_in_full_is_not_valid(tmp_path: Path) -> None:
+    pair = Pair.read("good", "llama-eagle3")
+    unversioned = {"engine.image": "vllm/vllm-openai:nightly"}
+    first, finding, *_ = unwrapped(check(tmp_path, as_directories(pair) | unversioned).stdout)
+    assert first.endswith(": the spec is sound; not all could be checked")
+    assert finding.startswith("  unknown [draft-fits] spec.engine.version: which vLLM ")
+
+
+def test_what_is_unknown_can_be_silenced_and_stays_unknown(tmp_path: Path) -> None:
+    document = manifest()
+    document["metadata"]["annotations"] = {"silence.fathom.dev/draft-fits": "CI has no hub"}
+    file = tmp_path / "b.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    quiet = CliRunner().invoke(app, ["check", "--offline", "--strict", "-f", str(file)])
+    assert quiet.exit_code == 0
+    assert quiet.stdout.startswith("! kimi: unknown, revision ")
+    assert "2 findings are silenced: draft-fits (CI has no hub), draft-fits" in quiet.stdout
 
 
 def test_the_document_has_the_same_findings_as_the_text(tmp_path: Path) -> None:
@@ -252,7 +307,8 @@ def test_what_does_not_parse_is_in_the_document(tmp_path: Path) -> None:
 
 
 def test_warnings_can_be_refused_and_silenced_with_a_reason(tmp_path: Path) -> None:
-    changes = {"engine.image": "acme/vllm:v0.32.0", "engine.args": ["--no-such-option"]}
+    image = {"engine.image": "acme/vllm:v0.32.0", "engine.args": ["--no-such-option"]}
+    changes = as_directories(Pair.read("good", "kimi-eagle3.1-mla")) | image
     assert check(tmp_path, changes).exit_code == 0
     strict = check(tmp_path, changes, "--strict")
     assert (strict.exit_code, strict.stdout[0]) == (2, "!")
@@ -262,7 +318,7 @@ def test_warnings_can_be_refused_and_silenced_with_a_reason(tmp_path: Path) -> N
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
     quiet = CliRunner().invoke(app, ["check", "--offline", "--strict", "-f", str(file)])
     assert (quiet.exit_code, quiet.stdout[0]) == (0, "✔")
-    assert "1 warning is silenced: option-names (our fork has it)." in quiet.stdout
+    assert "1 finding is silenced: option-names (our fork has it)." in quiet.stdout
 
 
 def test_says_what_depth_costs_a_hybrid_target(tmp_path: Path) -> None:
@@ -341,7 +397,7 @@ def test_a_pair_in_doubt_is_a_warning_and_not_told_twice(tmp_path: Path) -> None
     assert verdict.startswith("! kimi: valid")
     assert problem.startswith("  warning [draft-fits] ")
     assert "2048 positions" in problem
-    assert rest[0] == "  draft: Doubtful: see the warning."
+    assert rest[0] == "  draft: Doubtful: see the finding."
     assert check(tmp_path, changes, "--strict").exit_code == 2
 
 

@@ -29,14 +29,17 @@ from fathom.cli.main import app
 from fathom.cli.resources import judged
 from fathom.engine.flags import engine_args
 from fathom.engine.plugin import plugin_bundle
+from fathom.model_facts import ModelConfig, ModelFacts, draft_ref, target_ref
 from fathom_measure.start_probe import PREFIX
 from manifest_samples import manifest, resource
+from support.model_pairs import Pair
 from support.validated import candidate
 from support.waiting import until
 
 BUNDLE = plugin_bundle()
 TWO_TRAYS = {"engine.tensorParallelSize": 8}
 RELEASE = {"engine.image": "vllm/vllm-openai:v0.32.0"}
+KIMI = Pair.read("good", "kimi-eagle3.1-mla")
 PARSER = RoleAnswer(refused_by="parser", error="unrecognized arguments: --max-num-sqs 8")
 Fake = Callable[[str], str]
 
@@ -66,7 +69,10 @@ def answers(**found: Any) -> str:
 def judged_with(
     changes: dict[str, Any], answer: EngineAnswer, *, own_image: bool = False
 ) -> CheckReport:
-    judgement = judged(resource(changes), {})
+    sd = resource(changes)
+    configs = {target_ref(sd.spec): KIMI.target, draft_ref(sd.spec): KIMI.draft or {}}
+    models = {ref: ModelFacts(config=ModelConfig.from_json(each)) for ref, each in configs.items()}
+    judgement = judged(sd, models)
     report = report_of("a.yaml", judgement.candidate.resource, judgement)
     return with_engine(report, judgement.candidate, answer, own_image=own_image)
 
@@ -251,8 +257,10 @@ def test_what_is_not_known_is_neither_taken_nor_refused() -> None:
     unknown = RoleAnswer(unknown="a model's files cannot be read here: no such repository")
     report = judged_with(RELEASE, EngineAnswer(vllm="0.32.0", answers={"leader": unknown}))
 
-    assert (report.verdict, report.findings) == ("valid", ())
-    assert report.facts[0].text == (
+    assert report.verdict == "unknown"
+    (finding,) = [each for each in report.findings if each.rule == "engine"]
+    assert (finding.severity, finding.field) == ("unknown", "spec.engine.args")
+    assert finding.message == (
         "the parser of vLLM 0.32.0 takes the arguments; what its configuration says is not known: "
         "a model's files cannot be read here: no such repository."
     )
@@ -272,7 +280,7 @@ def test_what_another_vllm_refuses_is_a_warning(
 ) -> None:
     report = judged_with(changes, EngineAnswer(vllm=vllm, answers={"leader": PARSER}))
 
-    assert report.verdict == "valid"
+    assert report.verdict != "refused"
     found = [each for each in report.findings if each.rule == "engine"]
     assert {each.severity for each in found} == {"warning"}
     assert "unrecognized arguments" in found[-1].message
@@ -301,7 +309,7 @@ def test_a_warning_can_be_silenced() -> None:
     report = with_engine(empty, candidate(sd), answer, own_image=False)
 
     assert [each.silenced for each in report.findings] == ["tried"]
-    assert report.warnings == ()
+    assert report.doubts == ()
 
 
 def check(tmp_path: Path, *flags: str) -> tuple[int, str, str]:

@@ -85,7 +85,7 @@ def test_the_items_of_a_list_are_read(cli: CliRunner, tmp_path: Path) -> None:
     result = cli.invoke(app, ["check", "--offline", "-f", file])
 
     assert result.exit_code == 0
-    assert result.stdout.startswith("✔ kimi: valid, revision ")
+    assert result.stdout.startswith("! kimi: unknown, revision ")
 
 
 def test_of_two_resources_only_the_good_one_is_printed(cli: CliRunner, tmp_path: Path) -> None:
@@ -202,9 +202,7 @@ def test_check_says_what_a_pod_template_leaves_to_the_user(cli: CliRunner, tmp_p
     result = cli.invoke(app, ["check", "--offline", "-f", file_with(tmp_path / "a.yaml", document)])
 
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.splitlines()[1].startswith(
-        "  warning [pod-template-likely] spec.podTemplate.spec.hostNet"
-    )
+    assert "\n  warning [pod-template-likely] spec.podTemplate.spec.hostNet" in result.stdout
 
 
 def test_check_says_nothing_more_of_one_that_is_refused(cli: CliRunner, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fathom.adapters.ports import KubeError
-from fathom.cli.live_check import Refused, ServerAnswer, answer_of_server
+from fathom.cli.check_report import CheckReport
+from fathom.cli.live_check import Refused, ServerAnswer, answer_of_server, with_answer
 from fathom.cluster.kinds import ALL, OPTIONAL_KINDS, SPANNING_KINDS, Kind, ServedApis
 from fathom.cluster.manifest import Manifest
 from manifest_samples import resource
@@ -77,7 +78,16 @@ async def test_what_may_not_be_asked_is_not_refused() -> None:
     answer = await Server({"Pod": KubeError(403, NO_RIGHT)}).answer()
 
     assert answer.refused == ()
-    assert answer.not_asked == ("Pod kimi-dry-run is not checked, as you may not create it.",)
+    assert answer.not_asked == ("Pod kimi-dry-run",)
+    report = with_answer(CheckReport(file="a.yaml", verdict="valid"), answer)
+    assert report.verdict == "unknown"
+    (finding,) = report.findings
+    assert finding.line == (
+        "unknown [api-server] Pod kimi-dry-run: it was not checked, as you may not create it."
+    )
+    assert [each.text for each in report.facts] == [
+        f"it would take {answer.taken} objects (dry run)."
+    ]
 
 
 async def test_apis_that_are_not_there_are_refused_where_the_pods_need_them() -> None:

@@ -63,8 +63,8 @@ LABELS = {value for name, value in vars(names).items() if name.startswith("LABEL
 LABELS.add("app.kubernetes.io/instance")  # the chart's
 ANNOTATIONS = {value for name, value in vars(names).items() if name.startswith("ANNOTATION_")}
 CHECKOUT = ("Makefile", "charts", "crds", "deploy", "examples", "images", "tests", "tools")
-TOLD_BY_A_HUB = ("draft", "target model", "draft model", "memory of one GPU")
-"""Lines of `fathom check` that say what is in the models' files."""
+TOLD_BY_A_HUB = ("✔", "draft", "target model", "draft model", "memory of one GPU")
+"""Lines of `fathom check` that follow from what is in the models' files."""
 
 
 def runs_here(command: ShownCommand) -> bool:

@@ -13,6 +13,7 @@ EAGLE_3_1 = {"fc_norm": True, "norm_output": True}
 MLA = {"kv_lora_rank": 512}
 OLD = {"engine.image": "vllm/vllm-openai:v0.22.1"}
 OTHER = {"draft.id": "someone/draft"}
+NO_TARGET = {"model.id": "someone/target"}
 GIB = 1 << 30
 AWQ = {"quantization_config": {"quant_method": "awq", "bits": 4}}
 MODELOPT = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
@@ -44,6 +45,10 @@ def judged(
     ("changes", "target", "draft", "status", "reason", "family"),
     [
         ({}, None, None, ConditionStatus.TRUE, Reason.KNOWN_PAIR, "EAGLE-3.1"),
+        # The table knows the draft alone.
+        (NO_TARGET, None, None, ConditionStatus.UNKNOWN, Reason.NOT_CHECKED, "EAGLE-3.1"),
+        (NO_TARGET, SAID, None, ConditionStatus.UNKNOWN, Reason.NOT_CHECKED, "EAGLE-3.1"),
+        (NO_TARGET | OLD, None, None, ConditionStatus.FALSE, Reason.ENGINE_TOO_OLD, "EAGLE-3.1"),
         (OLD, None, None, ConditionStatus.FALSE, Reason.ENGINE_TOO_OLD, "EAGLE-3.1"),
         (
             {"engine.image": "vllm/vllm-openai:v0.23.0"},
