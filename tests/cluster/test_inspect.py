@@ -20,7 +20,7 @@ from fathom.measurement.counters import PodCounters
 from fathom.replay.recording import looks_in
 from local_cluster.kube import Object
 from support.engine_page import FakeEngine
-from support.help_examples import examples
+from support.help_examples import every_example, examples
 from support.local_cluster import TestNamespace, shell_pod
 from support.operated import SPEC, Resource
 from support.operator_process import install_crd
@@ -426,3 +426,8 @@ async def test_the_examples_in_the_help_run(
     assert {command: code for command, (code, _, _) in ran.items()} == {
         command: codes.get(command, 0) for command in CLUSTER_EXAMPLES
     }, ran
+
+    (live,) = (words for _, words in every_example() if "--live" in words)
+    as_in_help = [names_here.get(word, word) for word in live]
+    code, _, err = await fathom(namespace, *as_in_help, "--wait", "1")
+    assert (code, "has not answered within 1 s" in err) == (2, True), err

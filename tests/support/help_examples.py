@@ -1,4 +1,4 @@
-"""The example in the help of each command."""
+"""The examples in the help of each command."""
 
 import re
 import shlex
@@ -10,16 +10,21 @@ from fathom.cli.main import app
 
 
 def examples() -> dict[str, tuple[str, ...]]:
-    """The words of each command's example, after `fathom`; empty: its help has none."""
+    """The words of each command's first example, after `fathom`; empty: its help has none."""
+    return dict(reversed(every_example()))
+
+
+def every_example() -> list[tuple[str, tuple[str, ...]]]:
+    """Each command, and the words of an example."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     context = typer.Context(group)
-    found: dict[str, tuple[str, ...]] = {}
+    found: list[tuple[str, tuple[str, ...]]] = []
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
         if command.hidden or name == "local":
             continue
-        line = re.search(r"^Example: fathom (.+)$", command.help or "", re.MULTILINE)
-        found[name] = tuple(shlex.split(line[1])) if line else ()
+        lines = re.findall(r"^Example: fathom (.+)$", command.help or "", re.MULTILINE)
+        found += [(name, tuple(shlex.split(line))) for line in lines or [""]]
     return found

@@ -298,6 +298,8 @@ def check_command(
     0 and at the deepest depth in force. Exit codes: 0, the same tokens; 1, not so; 2, not checked.
 
     Example: fathom check -f kimi.yaml --offline
+
+    Example: fathom check --live kimi-k2 -n llm
     """
     manifests = named(files, filename)
     _refuse_both(files=bool(manifests), live=bool(live), engine=bool(engine), image=image)

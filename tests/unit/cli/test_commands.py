@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from fathom.cli.main import app
-from support.help_examples import examples
+from support.help_examples import every_example, examples
 from unit.replay.recorded import record, write
 from unit.tuning.plant import EASY, Fleet
 
@@ -50,13 +50,18 @@ def test_one_that_is_like_no_other_is_told_that_alone() -> None:
     assert "Did you mean" not in result.stderr
 
 
-@pytest.mark.parametrize(("name", "words"), examples().items())
+@pytest.mark.parametrize(("name", "words"), every_example())
 def test_the_help_of_each_command_has_an_example_that_it_takes(
     name: str, words: tuple[str, ...]
 ) -> None:
     """Those that ask a cluster run in tests/cluster/test_inspect.py, a bench in test_bench.py."""
     assert words[:1] == (name,), f"`fathom {name} --help` has no line `Example: fathom {name} …`"
     assert CliRunner().invoke(app, [*words, "-h"]).exit_code == 0
+
+
+def test_each_way_to_use_check_has_an_example() -> None:
+    of_check = [words for name, words in every_example() if name == "check"]
+    assert ["--live" in words for words in of_check] == [False, True]
 
 
 def test_examples_with_files_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
