@@ -4,6 +4,7 @@ The rule for changing one is in docs/documents.md. Unlike in the API, decimals a
 and what is unknown is null.
 """
 
+import json
 from enum import StrEnum
 from math import isfinite
 from typing import Annotated, Final, Literal
@@ -50,10 +51,11 @@ class Document(Part):
 
 def written(document: Document, output: Output) -> str:
     """The text of a document, without a line break at its end."""
+    text = document.model_dump_json(by_alias=True, indent=2)
     if output is Output.JSON:
-        return document.model_dump_json(by_alias=True, indent=2)
-    plain = document.model_dump(mode="json", by_alias=True)
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
+        return text
+    # By way of JSON, which has no infinity: it is null in both.
+    return yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True).rstrip()
 
 
 def number(text: str) -> float | None:
