@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from fathom.runtime.options import RunOptions
 from local_cluster.helm import Helm, HelmError, Release
 from structural_schema import nodes
 from support.monitoring import DASHBOARDS, RULES, alerts, dashboard
-from support.pages import DOCS
+from support.pages import DOCS, REPOSITORY
 from support.pod_security import below_restricted
 
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
@@ -299,6 +300,43 @@ def test_values_of_the_page_of_metrics_reach_one_prometheus(render: Render) -> N
         for kind in ("PodMonitor", "PrometheusRule")
     ]
     assert selected_by == ["prometheus", "prometheus"]
+
+
+OPTIONAL = {
+    "metrics": {each: {"enabled": True} for each in ("podMonitor", "dashboards", "rules")},
+    "page": {"service": True},
+}
+"""Values that create whatever is not created otherwise."""
+VALUES = yaml.safe_load((REPOSITORY / "charts/fathom/values.yaml").read_text(encoding="utf-8"))
+PARTS = [name for name, value in VALUES.items() if isinstance(value, dict) and name != "resources"]
+"""Values that have others in them. Without `resources` the pod has none, as its user asks."""
+
+
+@pytest.mark.parametrize("values", [{}, OPTIONAL], ids=["by default", "with all that is optional"])
+def test_values_of_an_earlier_chart_are_filled_in(
+    render: Render, helm: Helm, chart: Path, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    """`helm upgrade --reuse-values` brings none of values.yaml."""
+    earlier = tmp_path / "fathom"
+    shutil.copytree(chart, earlier)
+    resources = {"resources": VALUES["resources"]}
+    (earlier / "values.yaml").write_text(yaml.safe_dump(resources), encoding="utf-8")
+    text = helm.template(Release(earlier, "fathom", "fathom-system", values))
+    documents = [each for each in yaml.safe_load_all(text) if each]
+    assert {(each["kind"], each["metadata"]["name"]): each for each in documents} == render(values)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_of_the_values_that_is_null_is_as_by_default(render: Render, name: str) -> None:
+    assert render({name: None}) == render({})
+
+
+def test_a_label_that_is_taken_out_stays_out(render: Render) -> None:
+    labels = {"labels": {"grafana_dashboard": None, "team": "ml"}}
+    made = render({"metrics": {"dashboards": {"enabled": True, **labels}}})
+    (of_one, *_) = (each for (kind, _), each in made.items() if kind == "ConfigMap")
+    assert "grafana_dashboard" not in of_one["metadata"]["labels"]
+    assert of_one["metadata"]["labels"]["team"] == "ml"
 
 
 def test_dashboards_are_made_on_request_only(render: Render) -> None:
