@@ -22,7 +22,7 @@ id of its rule: `error [arguments-owned] spec.engine.args[0]: …`, and `rule` i
 - **A warning** is likely to fail, or costs something. The spec is carried out. `status.warnings`
   lists the warnings, and a generation that has some gets an event, SpecWarned. `fathom check
   --strict` ends with exit code 2 then, for a pipeline.
-- **Unknown** is what could not be checked, such as a model that nobody has read. `fathom check`
+- **Unknown** is what could not be checked, such as a model that was not read. `fathom check`
   says what to do, and `--strict` ends with exit code 2 ([preflight](preflight.md)). In the operator
   the condition DraftCompatible is Unknown.
 

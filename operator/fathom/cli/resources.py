@@ -144,7 +144,7 @@ def _of_pair(candidate: Candidate, found: Iterable[Problem]) -> Iterator[Problem
 
 
 def _unread(candidate: Candidate) -> Iterator[tuple[ModelRole, Problem]]:
-    """Models that need not even exist: nobody has seen them."""
+    """Models that were not read, and need not even exist."""
     spec, given = candidate.spec, candidate.models
     if given.target.config is None:
         yield "target", unknown(_not_read(spec.model.id, given.target), "spec.model.id")
