@@ -8,7 +8,7 @@ import pytest
 from fathom.api.conditions import AlarmKind, Reason
 from fathom.engine.depth import buckets
 from fathom.measurement.counters import StepKind
-from fathom.tuning.alarms.alarm import Watch
+from fathom.tuning.alarms.alarm import Engine, Watch
 from fathom.tuning.assessment import assess
 from fathom.tuning.estimate import acceptance_changes, yields
 from fathom.tuning.estimate.acceptance_by_position import FRESH_WINDOWS, Survival
@@ -147,6 +147,7 @@ def largest() -> TuningState:
                 last_seen_s=UGLY,
                 raised_at_s=UGLY,
                 older_than_s=UGLY,
+                engine=Engine(POD, UGLY),
             )
             for kind in AlarmKind
         ),

@@ -29,6 +29,15 @@ NORMAL_AFTER_S: Final = 3600.0
 """How long acceptance must be low before that is learned as normal."""
 
 
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One run of a pod's engine: the next one may have another draft."""
+
+    pod: str
+    started_at_s: float
+    """Unix seconds; 0: unknown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """One alarm in the making, or one that stands."""
@@ -42,6 +51,8 @@ class Watch:
     raised_at_s: float = 0.0
     """Since when it stands; 0: not yet."""
     older_than_s: float | None = None
+    engine: Engine | None = None
+    """The only one that it is about; None: it is about several."""
 
     def alarm(self) -> Alarm:
         return Alarm(

@@ -13,6 +13,7 @@ from fathom.api.conditions import Reason
 from fathom.engine.depth import DepthDocument, depth_at, first_batch
 from fathom.measurement.deltas import PodDelta
 from fathom.text import counted
+from fathom.tuning.alarms.alarm import Engine
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_changes import Acceptance, PodAcceptance
 from fathom.tuning.estimate.acceptance_length import Trials
@@ -64,6 +65,7 @@ class Look:
     deltas: Sequence[PodDelta]
     policy: Policy
     acceptance: Acceptance
+    """How the pods that are there do."""
     standing: frozenset[Reason]
     """Reasons of the active alarms: what ends one may differ from what began it."""
 
@@ -76,6 +78,8 @@ class Sight:
     """A sentence with numbers."""
     older_than_s: float | None = None
     """Age of the engines that it is about; None: it is not about age."""
+    engine: Engine | None = None
+    """The only one that it is about; None: it is about several."""
 
 
 def acceptance_cliff(look: Look) -> Sight | None:
@@ -102,7 +106,10 @@ def one_pod_differs(look: Look) -> Sight | None:
         others = [r for other, r in pods if other is not pod and r is not None]
         if ratio is not None and others and ratio < POD_CLIFF_SHARE * median(others):
             share = ratio / median(others)
-            return Sight(f"{pod.pod} accepts {share:.0%} of what the other pods do.")
+            return Sight(
+                f"{pod.pod} accepts {share:.0%} of what the other pods do.",
+                engine=Engine(pod.pod, pod.started_at_s),
+            )
     return None
 
 

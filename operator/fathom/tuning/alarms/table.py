@@ -7,21 +7,21 @@ What is seen for long enough stands as an alarm; what is not seen for long enoug
 never changes depth by itself: depth follows what is measured, alarm or not.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
 from fathom.api.conditions import AlarmKind, Reason
 from fathom.engine.depth import DepthDocument
-from fathom.measurement.deltas import PodDelta
+from fathom.measurement.deltas import CLOCK_TOLERANCE_S, PodDelta
 from fathom.tuning.alarms import detectors
-from fathom.tuning.alarms.alarm import NORMAL_AFTER_S, Alarm, Watch
+from fathom.tuning.alarms.alarm import NORMAL_AFTER_S, Alarm, Engine, Watch
 from fathom.tuning.alarms.detectors import Look, Sight
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_changes import HEALED_S, LOW_QUANTILE, Acceptance
 from fathom.tuning.estimate.step_table import NO_DRAFT_SD
-from fathom.tuning.interface import TuningSnapshot
+from fathom.tuning.interface import TunedPod, TuningSnapshot
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import CERTAIN_Z
 
@@ -150,9 +150,15 @@ def watched(
     policy: Policy,
     acceptance: Acceptance,
 ) -> tuple[Watch, ...]:
-    """The watches after one more window with data; without data nothing is learned."""
+    """The watches after one more window with data.
+
+    Without data nothing is learned but that an engine is gone, and with it what was seen of it.
+    """
+    pods = {each.name: each for each in (*snapshot.pods, *snapshot.apart)}
+    watches = [each for each in watches if each.engine is None or _runs(each.engine, pods)]
     if not any(each.steps for each in deltas):
         return tuple(watches)
+    acceptance = replace(acceptance, pods=tuple(p for p in acceptance.pods if p.pod in pods))
     standing = frozenset(each.reason for each in watches if each.raised_at_s)
     look = Look(
         snapshot=snapshot,
@@ -184,6 +190,13 @@ def watched(
     return tuple(each for each in after if each is not None)
 
 
+def _runs(engine: Engine, pods: Mapping[str, TunedPod]) -> bool:
+    """Whether it still does, as far as is known."""
+    pod = pods.get(engine.pod)
+    started_at_s = pod.counters.started_at_s if pod and pod.counters else engine.started_at_s
+    return pod is not None and abs(started_at_s - engine.started_at_s) <= CLOCK_TOLERANCE_S
+
+
 def standing(watches: Iterable[Watch]) -> tuple[Alarm, ...]:
     """The alarms that stand."""
     return tuple(each.alarm() for each in watches if each.raised_at_s)
@@ -200,6 +213,7 @@ def _continued(before: Watch | None, row: AlarmRow, sight: Sight, now_s: float) 
         last_seen_s=now_s,
         raised_at_s=before.raised_at_s if before is not None else 0.0,
         older_than_s=sight.older_than_s,
+        engine=sight.engine,
     )
     if not watch.raised_at_s and now_s - watch.first_seen_s >= row.lasts_s:
         watch = replace(watch, raised_at_s=now_s)

@@ -205,6 +205,54 @@ def test_a_pod_that_comes_back_with_another_draft_is_named_within_ten_minutes() 
     assert fleet.alarm(AlarmKind.DRAFT_MISMATCH) is None
 
 
+@pytest.mark.parametrize("renamed", [True, False])
+def test_the_alarm_of_one_pod_ends_at_once_when_its_engine_does(*, renamed: bool) -> None:
+    fleet = hours_long(acceptance=PLAIN, replicas=4).run(KNOWN_S)
+    wrong = fleet.pods[2]
+    wrong.other_acceptance = (0.4,) * 16
+    wrong.restart(fleet.now_s)
+    fleet.run(TEN_MINUTES_S)
+    assert standing(fleet, AlarmKind.DRAFT_MISMATCH).reason is Reason.ONE_POD_DIFFERS
+
+    if renamed:
+        fleet.pods.remove(wrong)
+        fleet.add_pod().restart(fleet.now_s)
+    else:
+        wrong.other_acceptance = None
+        wrong.restart(fleet.now_s)
+    since_s = fleet.now_s
+    fleet.run(60)
+    later = [(at_s, d) for at_s, d in fleet.decisions if at_s > since_s]
+    assert [at_s - since_s for at_s, d in later if d.alarms] == []
+    fleet.run(TEN_MINUTES_S)
+    assert fleet.alarm(AlarmKind.DRAFT_MISMATCH) is None
+
+
+def test_a_pod_that_comes_back_as_wrong_as_before_is_named_again() -> None:
+    fleet = hours_long(acceptance=PLAIN, replicas=4).run(KNOWN_S)
+    for _ in range(2):
+        fleet.pods.remove(fleet.pods[-1])
+        fleet.add_pod().other_acceptance = (0.4,) * 16
+        fleet.pods[-1].restart(fleet.now_s)
+        fleet.run(TEN_MINUTES_S)
+        alarm = standing(fleet, AlarmKind.DRAFT_MISMATCH)
+        assert alarm.message.startswith(f"{fleet.pods[-1].name} accepts ")
+
+
+def test_replicas_that_are_gone_are_no_older_replicas() -> None:
+    fleet = hours_long(acceptance=PLAIN, replicas=4, tick_s=1.0)
+    for pod in fleet.pods[:2]:
+        pod.decay_per_hour = 0.05
+    fleet.run(3 * HOUR_S)
+    for pod in fleet.pods[2:]:
+        pod.restart(fleet.now_s)
+    fleet.run(HOUR_S)
+    assert standing(fleet, AlarmKind.ACCEPTANCE_DECAY).message.startswith("pod-0, pod-1 run for")
+    del fleet.pods[:2]
+    fleet.run(TEN_MINUTES_S)
+    assert fleet.alarm(AlarmKind.ACCEPTANCE_DECAY) is None
+
+
 def test_one_pod_stays_named_while_its_alarm_stands() -> None:
     fleet = hours_long(acceptance=PLAIN, replicas=4).run(KNOWN_S)
     with_another_draft(fleet, 2, 0.3)
