@@ -21,6 +21,10 @@ probability is the gap in logits.
 LIKELIEST: Final = 5
 """Candidates that are told of a position: three or four may be close together."""
 _SHOWN_CHARACTERS: Final = 40
+_OTHER_CAUSES: Final = (
+    "Other requests in the batch change what vLLM computes, too: ask again when there are none, "
+    "before you call it speculation."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,17 @@ class Difference:
     position: int
     """Position of the first token that differs; after it nothing can be compared."""
     gap_nats: float | None = None
-    """Between the two candidates, by the engine at depth 0; None: not known, or one of them is not
-    among the likeliest."""
+    """By how much the candidate of depth 0 is the likelier one, for the engine at depth 0 when it is
+    asked again; None: not known, or one of them is not among the likeliest."""
 
     @property
     def is_tie(self) -> bool:
-        return self.gap_nats is not None and self.gap_nats <= TIE_NATS
+        return self.gap_nats is not None and abs(self.gap_nats) <= TIE_NATS
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether depth 0, asked again, prefers what was said with drafts."""
+        return self.gap_nats is not None and self.gap_nats < -TIE_NATS
 
 
 def differences(
@@ -109,11 +118,11 @@ def gap_nats(
     speculating: Completion,
     asked_again: Completion,
 ) -> float | None:
-    """How far apart the two candidates are; None: one is not among the likeliest, or is an end."""
+    """What `Difference.gap_nats` has; None: one is not among the likeliest, or is an end."""
     position, logprobs = difference.position, asked_again.logprobs
     candidates = [each.token_ids[position : position + 1] for each in (reference, speculating)]
     known = [logprobs[ids[0]] for ids in candidates if ids and ids[0] in logprobs]
-    return abs(known[0] - known[1]) if len(known) == len(candidates) else None
+    return known[0] - known[1] if len(known) == len(candidates) else None
 
 
 def continuations(reference: Completion, speculating: Completion) -> tuple[str, str]:
@@ -150,10 +159,20 @@ class QualityComparison:
             why = f"{self.reference_pod} and {self.speculating_pod} answered with nothing."
             return not_checked(request_id, why, now_s)
         ties = [each for each in self.differences if each.is_tie]
-        others = [each for each in self.differences if not each.is_tie]
+        taken_back = [each for each in self.differences if each.is_taken_back]
+        others = [each for each in self.differences if not (each.is_tie or each.is_taken_back)]
+        if taken_back and not others:
+            why = (
+                f"{len(taken_back)} of {len(self.reference)} prompts differ. There "
+                f"{self.reference_pod}, asked again at depth 0, prefers what "
+                f"{self.speculating_pod} said: what it says changes with what else it serves. So "
+                f"depth {self.depth} is not known to differ. Ask again when there is less to do. "
+                f"{self._told(taken_back[0])}"
+            )
+            return not_checked(request_id, why, now_s)
         message = (
             f"{len(others)} of {len(self.reference)} prompts differ by more than a near-tie "
-            f"({TIE_NATS} nats). {self._told(others[0])}"
+            f"({TIE_NATS} nats). {self._told(others[0])} {_OTHER_CAUSES}"
             if others
             else f"At depth {self.depth} {self.speculating_pod} says what {self.reference_pod} "
             f"says at depth 0: {counted(tokens, 'token')} of {len(self.reference)} prompts."
@@ -181,7 +200,7 @@ class QualityComparison:
     def _told(self, difference: Difference) -> str:
         at, gap = difference.prompt, difference.gap_nats
         one, other = continuations(self.reference[at], self.speculating[at])
-        apart = "not known to be close" if gap is None else f"{gap:.2f} nats apart"
+        apart = "not known to be close" if gap is None else f"{abs(gap):.2f} nats apart"
         return (
             f"Prompt {at + 1} from token {difference.position + 1} on: {one!r} at depth 0, "
             f"{other!r} at depth {self.depth}; {apart}."

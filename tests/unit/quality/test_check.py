@@ -175,7 +175,9 @@ def test_a_difference_is_told_with_its_place_and_both_continuations(
     assert result.tokens == (len(PROMPTS) - 2) * MOST_TOKENS + 2 * 11
     assert result.message == (
         "2 of 8 prompts differ by more than a near-tie (0.25 nats). Prompt 3 from token 11 on: "
-        "'three' at depth 0, 'four' at depth 5; 3.00 nats apart."
+        "'three' at depth 0, 'four' at depth 5; 3.00 nats apart. Other requests in the batch "
+        "change what vLLM computes, too: ask again when there are none, before you call it "
+        "speculation."
     )
     # Only the reference is still held while it is asked how far apart they were.
     assert stage.held[-2:] == [{"pod-a": 0}, {}]
@@ -189,6 +191,29 @@ def test_a_near_tie_is_counted_and_is_no_failure() -> None:
     assert (result.result, result.ties) == (QualityResult.LOSSLESS, 1)
     assert "Near-ties: 1. Prompt 3 from token 11 on" in result.message
     assert "0.10 nats apart" in result.message
+
+
+def test_what_depth_0_takes_back_says_nothing_of_speculation() -> None:
+    """As where other requests in the batch made its first answer another one."""
+    result = Stage(TWO, lying(2, gap=-3.0)).run().result
+
+    assert result is not None
+    assert result.result is QualityResult.NOT_CHECKED
+    assert result.message.startswith("1 of 8 prompts differ. There ")
+    assert "prefers what" in result.message
+    assert "Ask again when there is less to do. Prompt 3 from token 11 on" in result.message
+
+
+def test_what_depth_0_takes_back_does_not_hide_a_difference() -> None:
+    def engine(pod: str, depth: int, request: CompletionRequest) -> Completion:
+        gap = -3.0 if request.prompt[0] == 2 else 3.0
+        return lying(2, 5, gap=gap)(pod, depth, request)
+
+    result = Stage(TWO, engine).run().result
+
+    assert result is not None
+    assert result.result is QualityResult.DIFFERS
+    assert result.message.startswith("1 of 8 prompts differ by more than a near-tie")
 
 
 def test_a_near_tie_does_not_hide_a_difference() -> None:

@@ -60,8 +60,8 @@ def test_the_gap_is_asked_where_they_parted() -> None:
     ("logprobs", "gap"),
     [
         ({3: -0.7, 9: -0.9, 5: -4.0}, 0.2),
-        # The candidate of the other one is the likeliest now: as far apart all the same.
-        ({9: -0.6, 3: -0.8}, 0.2),
+        # The candidate of the other one is the likelier now.
+        ({9: -0.6, 3: -0.8}, -0.2),
         ({3: -0.1, 5: -2.0}, None),
         ({}, None),
     ],
@@ -83,10 +83,19 @@ def test_an_end_has_no_gap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gap", "tie"), [(0.0, True), (TIE_NATS, True), (TIE_NATS + 0.01, False), (None, False)]
+    ("gap", "tie", "taken_back"),
+    [
+        (0.0, True, False),
+        (TIE_NATS, True, False),
+        (-TIE_NATS, True, False),
+        (TIE_NATS + 0.01, False, False),
+        (-TIE_NATS - 0.01, False, True),
+        (None, False, False),
+    ],
 )
-def test_only_a_small_known_gap_is_a_tie(gap: float | None, tie: bool) -> None:  # noqa: FBT001
-    assert Difference(0, 0, gap).is_tie is tie
+def test_only_a_small_known_gap_is_a_tie(gap: float | None, *, tie: bool, taken_back: bool) -> None:
+    found = Difference(0, 0, gap)
+    assert (found.is_tie, found.is_taken_back) == (tie, taken_back)
 
 
 def test_continuations_begin_where_the_texts_part() -> None:
