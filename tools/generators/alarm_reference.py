@@ -19,9 +19,9 @@ Warning event (and a Normal one, `...Over`, when it ends), a column of `fathom t
 [`fathom_alarm`](metrics.md).
 
 No alarm changes depth, which follows what is [measured](tuning.md) in any case. One is over when
-its cause was gone for {OVER_AFTER_S / _MINUTE_S:.0f} minutes; without metrics it stays active. `OnePodDiffers` ends with its
-pod's engine, too: when the pod is deleted, or starts again. Why they are conditions:
-[0008](design/0008-alarms-are-conditions.md).
+its cause was gone for {OVER_AFTER_S / _MINUTE_S:.0f} minutes; without metrics it stays active.
+`OnePodDiffers` ends with its pod's engine, too: when the pod is deleted, or starts again. Why they
+are conditions: [0008](design/0008-alarms-are-conditions.md).
 
 | reason | condition | raised when | for | what to do |
 |---|---|---|---|---|

@@ -65,8 +65,8 @@ class Difference:
     position: int
     """Position of the first token that differs; after it nothing can be compared."""
     gap_nats: float | None = None
-    """By how much the candidate of depth 0 is the likelier one, for the engine at depth 0 when it is
-    asked again; None: not known, or one of them is not among the likeliest."""
+    """By how much the candidate of depth 0 is the likelier one, as depth 0 has it when asked again;
+    None: not known, or one of them is not among the likeliest."""
 
     @property
     def is_tie(self) -> bool:
@@ -74,7 +74,7 @@ class Difference:
 
     @property
     def is_taken_back(self) -> bool:
-        """Whether depth 0, asked again, prefers what was said with drafts."""
+        """Whether depth 0, asked again, prefers what came with drafts."""
         return self.gap_nats is not None and self.gap_nats < -TIE_NATS
 
 
@@ -164,9 +164,9 @@ class QualityComparison:
         if taken_back and not others:
             why = (
                 f"{len(taken_back)} of {len(self.reference)} prompts differ. There "
-                f"{self.reference_pod}, asked again at depth 0, prefers what "
-                f"{self.speculating_pod} said: what it says changes with what else it serves. So "
-                f"depth {self.depth} is not known to differ. Ask again when there is less to do. "
+                f"{self.reference_pod}, asked again at depth 0, prefers the answer of "
+                f"{self.speculating_pod}: its own changes with what else it serves. So depth "
+                f"{self.depth} is not known to differ. Ask again when there is less to do. "
                 f"{self._told(taken_back[0])}"
             )
             return not_checked(request_id, why, now_s)

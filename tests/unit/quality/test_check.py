@@ -200,7 +200,7 @@ def test_what_depth_0_takes_back_says_nothing_of_speculation() -> None:
     assert result is not None
     assert result.result is QualityResult.NOT_CHECKED
     assert result.message.startswith("1 of 8 prompts differ. There ")
-    assert "prefers what" in result.message
+    assert "prefers the answer of" in result.message
     assert "Ask again when there is less to do. Prompt 3 from token 11 on" in result.message
 
 
