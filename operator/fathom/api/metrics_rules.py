@@ -69,8 +69,7 @@ METRICS_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         field="metrics.source",
-        message="Prometheus needs an address: set prometheusURL, or prometheus to one that asks "
-        "for a login.",
+        message="Prometheus needs an address: set prometheus.url, or prometheus.source.",
         cel="self.metrics.source != 'Prometheus' || self.metrics.prometheusURL != '' "
         "|| has(self.metrics.prometheus)",
         holds=lambda spec: (

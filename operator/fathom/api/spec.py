@@ -218,7 +218,7 @@ class CacheSpec(ApiModel):
 
 
 class PrometheusSpec(ApiModel):
-    """A Prometheus that asks for a login: a source of the operator's, or a URL and a login."""
+    """A source of the operator's, or a URL, with a login where that asks for one."""
 
     source: Annotated[str, Field(max_length=63)] = ""
     """Its name in the operator's configuration (`prometheus.sources` of the chart)."""
@@ -226,7 +226,7 @@ class PrometheusSpec(ApiModel):
     """As which tenant of the source it is asked, of those that this namespace may be; empty: the
     only one."""
     url: Annotated[str, Field(max_length=2048)] = ""
-    """Its base URL, in place of a source. The Secret of the login names it, too, in its annotation
+    """Its base URL, in place of a source. The Secret of a login names it, too, in its annotation
     `fathom.dev/prometheus-url`."""
     bearer_token_secret_ref: SecretKeyRef | None = None
     """A token for that URL. The operator reads no Secrets unless a Role lets it read this one."""
@@ -236,22 +236,22 @@ class PrometheusSpec(ApiModel):
     """The certificates (PEM) that sign the one of that URL; without it those that the operator's
     image trusts."""
     labels: Annotated[Texts, Field(max_length=16)] = Field(default_factory=dict)
-    """Labels of all series of this cluster there, such as `cluster: eu-1`."""
+    """Labels of all series of this cluster there, such as `cluster: eu-1`, for a Prometheus that
+    holds several clusters."""
 
 
 class MetricsSpec(ApiModel):
     """Where measurements come from."""
 
     source: MetricsSource = MetricsSource.AUTO
-    """Pods reads the pods' own /metrics; Prometheus queries `prometheusURL` or the source in
-    `prometheus`; Auto takes Prometheus if one of them is given, else the pods."""
+    """Pods reads the pods' own /metrics; Prometheus queries the one in `prometheus`; Auto takes
+    Prometheus if one is given, else the pods."""
     prometheus_url: Annotated[str, Field(max_length=2048, alias="prometheusURL")] = ""
-    """Base URL of a Prometheus that scrapes the pods and asks for no login."""
+    """An earlier form of `prometheus.url`, which is read as well."""
     prometheus_labels: Annotated[Texts, Field(max_length=16)] = Field(default_factory=dict)
-    """Labels of all series of this cluster there, such as `cluster: eu-1`, for a Prometheus that
-    holds several clusters."""
+    """An earlier form of `prometheus.labels`, next to `prometheusURL`."""
     prometheus: PrometheusSpec | None = None
-    """A Prometheus that asks for a login, in place of `prometheusURL` and `prometheusLabels`."""
+    """The Prometheus that scrapes the pods, in place of `prometheusURL` and `prometheusLabels`."""
     pod_monitor: AutoOrNever = AutoOrNever.AUTO
     """Whether to create a PodMonitor where the cluster has that API."""
     pod_monitor_labels: Texts = Field(default_factory=dict)

@@ -125,21 +125,21 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
     not_known = list(unread.values())
     if verdict.reason is Reason.NOT_CHECKED and not unread:
         not_known = [unknown(verdict.message, verdict.field)]
+    silenced = candidate.silenced(_PAIR_RULE)
     return Judgement(
         candidate=candidate,
         errors=tuple(each for each in found if each.severity is Severity.ERROR),
         unread=tuple(unread),
-        unknown=tuple(_of_pair(candidate, not_known)),
+        unknown=tuple(_of_pair(not_known, silenced)),
         warnings=(
-            *_of_pair(candidate, doubt),
+            *_of_pair(doubt, silenced),
             *(each for each in found if each.severity is Severity.WARNING),
         ),
     )
 
 
-def _of_pair(candidate: Candidate, found: Iterable[Problem]) -> Iterator[Problem]:
-    """What the condition DraftCompatible says of it, too."""
-    silenced = candidate.silenced(_PAIR_RULE)
+def _of_pair(found: Iterable[Problem], silenced: str) -> Iterator[Problem]:
+    """What the condition DraftCompatible says of a pair, too."""
     return (replace(each, rule=_PAIR_RULE, silenced=silenced) for each in found)
 
 
