@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fathom.reconcile.loop_state import LoopState
-from fathom.runtime import loop, reporter
+from fathom.runtime import deployment_loop as loop
+from fathom.runtime import reporter
 from support.loop_harness import LoopHarness
 
 STEPS = {

@@ -11,7 +11,7 @@ async def test_each_pass_shows_what_the_status_says(harness: LoopHarness) -> Non
     await harness.tick()
 
     ((key, shown),) = harness.world.shown.statuses()
-    written = status_in(harness.resource)
+    written = status_in(harness.resource, SpeculativeDeploymentStatus)
     assert written is not None
     assert key == KEY
     assert (shown.ready, shown.depth.summary) == (written.ready, written.depth.summary)

@@ -31,7 +31,7 @@ from fathom.reconcile.step import Decide
 from fathom.runtime.caches import NodeCache
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.gather import read_nodes
-from fathom.runtime.loop import Loop
+from fathom.runtime.deployment_loop import DeploymentLoop
 from fathom.runtime.ports import Pace, World
 from fathom.runtime.telemetry import Telemetry
 from fathom.times import rfc3339
@@ -171,7 +171,7 @@ class LoopHarness:
         self.kube.put(SPECULATIVE_DEPLOYMENT, document)
         self.loop = self.restart()
 
-    def restart(self) -> Loop:
+    def restart(self) -> DeploymentLoop:
         """A new operator: all that the old one held in memory is gone."""
 
         async def models(ref: ModelRef, changed: Callable[[], None]) -> ModelFacts:
@@ -200,7 +200,7 @@ class LoopHarness:
             identity="operator-0",
             telemetry=Telemetry(),
         )
-        self.loop = Loop(KEY, self.world)
+        self.loop = DeploymentLoop(KEY, self.world)
         return self.loop
 
     def _decide(self, snapshot: TuningSnapshot) -> TuningDecision:

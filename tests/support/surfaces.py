@@ -39,7 +39,7 @@ class Surfaces:
         """As they are at a moment (Unix seconds)."""
         meta = Meta.model_validate(resource["metadata"])
         key = ObjectKey(meta.namespace, meta.name)
-        status = status_in(resource) or SpeculativeDeploymentStatus()
+        status = status_in(resource, SpeculativeDeploymentStatus) or SpeculativeDeploymentStatus()
         reported = Reported(meta, status)
         report = status_report(reported, now_s)
         text = Console(file=StringIO(), width=10_000, color_system=None)

@@ -91,6 +91,7 @@ class Layout:
         "_missing",
         "_missing_where_live",
         "_plugin",
+        "_positions",
         "_step_numbers",
         "_told",
         "_tpot",
@@ -112,6 +113,7 @@ class Layout:
         self._plugin = dict(rows[Pod.PLUGIN])
         self._told = _only(rows[Pod.TOLD])
         self._tpot, self._ttft = _bounds(rows[Pod.TPOT]), _bounds(rows[Pod.TTFT])
+        self._positions = _bounds(rows[Pod.POSITIONS])
         self._missing = _missing(rows)
         self._missing_where_live = self._missing or _missing_of_hook(rows)
         self._cells = tuple(row for row in rows if isinstance(row, Cell))
@@ -171,6 +173,7 @@ class Layout:
                 finished_requests=sum(finished.values()),
                 failed_requests=sum(finished.get(reason, 0.0) for reason in FAILED),
             ),
+            has_plugin=LIVE in plugin,
             live_depth=live,
             depth_generation=int(plugin[GENERATION]),
             schedule_hash=int(plugin[SCHEDULE]),
@@ -196,6 +199,7 @@ class Layout:
             drafts=PackedCounts(DRAFTS_FORM, self._drafts, map(at, self._draft_numbers)),
             tpot=tuple((bound, at(slot)) for bound, slot in self._tpot),
             ttft=tuple((bound, at(slot)) for bound, slot in self._ttft),
+            positions=tuple((position, at(slot)) for position, slot in self._positions),
         )
 
 

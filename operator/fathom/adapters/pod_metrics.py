@@ -132,6 +132,7 @@ class PodMetrics:
             cause = f"/metrics on port {pod.port} cannot be read: {error}"
         except NotAnEngine as error:
             cause = f"/metrics on port {pod.port} cannot be used: {error}"
+            return Unread(pod.pod, cause, answered=True)
         return Unread(pod.pod, cause)
 
     async def _page(self, pod: PodEndpoint) -> bytes:

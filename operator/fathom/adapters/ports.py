@@ -10,7 +10,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from fathom.api.choices import MetricsSource
-from fathom.api.spec import MetricsSpec
+from fathom.api.spec import SourceSpec
 from fathom.cluster.kinds import Kind, ServedApis
 from fathom.cluster.manifest import Manifest, Seen
 from fathom.fetch.state import FetchedBytes
@@ -307,7 +307,7 @@ class SystemClock:
         return time.time()
 
 
-def choose(metrics: MetricsSpec) -> MetricsSource:
+def choose(metrics: SourceSpec) -> MetricsSource:
     """Where counters come from, Auto resolved: Prometheus if one is given, else the pods."""
     if metrics.source is not MetricsSource.AUTO:
         return metrics.source

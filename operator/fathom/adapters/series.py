@@ -25,6 +25,8 @@ class Pod(Enum):
     FINISHED = auto()
     TPOT = auto()
     TTFT = auto()
+    POSITIONS = auto()
+    """Accepted drafts by position, as vLLM itself counts them."""
     PLUGIN = auto()
     LARGEST = auto()
     """Largest value that its engines show, and not the sum."""
@@ -49,6 +51,7 @@ _HISTOGRAMS: Final = {
     f"{_TPOT}_bucket": Pod.TPOT,
     "vllm:time_to_first_token_seconds_bucket": Pod.TTFT,
 }
+_POSITIONS: Final = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _FINISHED: Final = "vllm:request_success_total"
 FAILED: Final = frozenset({"abort", "error"})
 """Values of its label `finished_reason`; the others are stop, length and repetition."""
@@ -105,6 +108,7 @@ FAMILIES: Final = frozenset(
         *_ENGINE,
         *_LARGEST,
         *_HISTOGRAMS,
+        _POSITIONS,
         _FINISHED,
         *CELLS,
         _PREFILL,
@@ -224,6 +228,8 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[Row, Column]:
         return _OF_A_POD[name]
     if name in _HISTOGRAMS:
         return _HISTOGRAMS[name], float(labels["le"])
+    if name == _POSITIONS:
+        return Pod.POSITIONS, float(int(labels["position"]))
     if name == _FINISHED:
         return Pod.FINISHED, labels["finished_reason"]
     if name in CELLS or name == _PREFILL:

@@ -212,7 +212,7 @@ def _is_one_process(spec: SpeculativeDeploymentSpec) -> bool:
     return set(sizes) == {1}
 
 
-RULES_WITHOUT_GPUS: Final = (
+RULES_WITHOUT_GPUS: Final[tuple[Rule[SpeculativeDeploymentSpec], ...]] = (
     Rule(
         field="nodePool.gpusPerNode",
         message="accelerator CPU is for nodes whose GPUs, if any, are not used: leave out "

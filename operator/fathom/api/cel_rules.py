@@ -116,7 +116,7 @@ _DEEPEST_FITS: Final = (
     f": self.speculation.tokens <= {TOKENSPEED_MLA_MAX_TOKENS}"
 )
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[Rule[SpeculativeDeploymentSpec], ...]] = (
     Rule(
         field="draft.id",
         message="this method needs a draft model: set draft.id to its Hugging Face id or to its "

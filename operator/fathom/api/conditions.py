@@ -18,6 +18,8 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     DRAFT_COMPATIBLE = "DraftCompatible"
     TUNING = "Tuning"
+    ATTACHED = "Attached"
+    """Of a SpeculationTuner alone, which has none of the four before `Tuning`."""
 
 
 class AlarmKind(StrEnum):
@@ -120,6 +122,22 @@ class Reason(StrEnum):
     GAIN_UNCERTAIN = "GainUncertain"
     PROBING_DISABLED = "ProbingDisabled"
     TUNED_APART = "TunedApart"
+    # Attached: what is missing first
+    ATTACHED = "Attached"
+    NO_PODS = "NoPods"
+    OWNED_BY_FATHOM = "OwnedByFathom"
+    NOT_VLLM = "NotVLLM"
+    UNREACHABLE = "Unreachable"
+    PLUGIN_MISSING = "PluginMissing"
+    NO_COUNTERS = "NoCounters"
+    DATA_PARALLEL = "DataParallel"
+    MODEL_RUNNER_V1 = "ModelRunnerV1"
+    OTHER_SCHEDULER = "OtherScheduler"
+    NO_SCHEDULE = "NoSchedule"
+    OWN_SCHEDULE = "OwnSchedule"
+    GRAPHS_DO_NOT_FIT = "GraphsDoNotFit"
+    NO_DOCUMENT_MOUNTED = "NoDocumentMounted"
+    MOUNTS_ANOTHER_DOCUMENT = "MountsAnotherDocument"
     # Alarms
     ACCEPTANCE_CLIFF = "AcceptanceCliff"
     ONE_POD_DIFFERS = "OnePodDiffers"

@@ -1,11 +1,21 @@
 """Rules across the fields of `metrics`, in the form of `fathom.api.cel_rules`."""
 
 import re
-from typing import Final
+from typing import Final, Protocol
 
 from fathom.api.choices import MetricsSource
 from fathom.api.problem import Rule
-from fathom.api.spec import PrometheusSpec
+from fathom.api.spec import PrometheusSpec, SourceSpec
+
+
+class Measured(Protocol):
+    """A spec that says where measurements come from."""
+
+    @property
+    def metrics(self) -> SourceSpec:
+        """Where."""
+        ...
+
 
 PLAIN_URL: Final = r"^https?://([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~!$&()*+,;=:@%/-]*)?$"
 _NOT_A_PLAIN_URL: Final = (
@@ -26,7 +36,7 @@ def _one_login(prometheus: PrometheusSpec) -> bool:
     return bool(prometheus.url) and not (prometheus.tenant or all(own))
 
 
-METRICS_RULES: Final[tuple[Rule, ...]] = (
+METRICS_RULES: Final[tuple[Rule[Measured], ...]] = (
     Rule(
         field="metrics.prometheusURL",
         message=_NOT_A_PLAIN_URL,

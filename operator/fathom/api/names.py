@@ -12,6 +12,11 @@ LIST_KIND: Final = "SpeculativeDeploymentList"
 PLURAL: Final = "speculativedeployments"
 SINGULAR: Final = "speculativedeployment"
 SHORT_NAMES: Final = ("specdep", "sd")
+TUNER_KIND: Final = "SpeculationTuner"
+TUNER_LIST_KIND: Final = "SpeculationTunerList"
+TUNER_PLURAL: Final = "speculationtuners"
+TUNER_SINGULAR: Final = "speculationtuner"
+TUNER_SHORT_NAMES: Final = ("spectuner",)
 CATEGORIES: Final = ("all", "fathom")
 
 REVISION_LENGTH: Final = 8
@@ -32,6 +37,8 @@ FIELD_MANAGER: Final = "fathom"
 
 LABEL_NAME: Final = f"{GROUP}/name"
 """On every child: the SpeculativeDeployment it belongs to."""
+LABEL_TUNER: Final = f"{GROUP}/tuner"
+"""On the ConfigMaps of a SpeculationTuner: its name. No pod bears it."""
 LABEL_ROLE: Final = f"{GROUP}/role"
 """On pods: `leader` serves requests; headless workers carry `worker`."""
 LABEL_REVISION: Final = f"{GROUP}/revision"
@@ -104,6 +111,8 @@ _REFUSED: Final = {
     "letter",
     "metadata.namespace": "this is no name of a namespace: use lower-case letters, digits and -",
 }
+DEPTH_SUFFIX: Final = "-depth"
+"""Of the name of each ConfigMap that holds a depth document."""
 NAMES: Final = frozenset(_REFUSED)
 """Paths of what is a name."""
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -113,7 +122,17 @@ takes any text, quoted; what answers like a Prometheus may not."""
 
 def depth_config_map(name: str) -> str:
     """Name of the ConfigMap that holds the depth document."""
-    return f"{name}-depth"
+    return f"{name}{DEPTH_SUFFIX}"
+
+
+def tuner_depth_config_map(name: str) -> str:
+    """Name of the ConfigMap that holds the depth document of a SpeculationTuner."""
+    return f"{name}-tuner{DEPTH_SUFFIX}"
+
+
+def tuner_state_config_map(name: str) -> str:
+    """Name of the ConfigMap that holds what a SpeculationTuner has learned."""
+    return f"{name}-tuner-state"
 
 
 def tuning_config_map(name: str) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Generic, TypeVar
 
 from fathom.api.conditions import Reason
-from fathom.api.spec import SpeculativeDeploymentSpec
 
 
 class Severity(IntEnum):
@@ -44,8 +44,11 @@ def warning(field: str, message: str) -> Problem:
     return Problem(field=field, message=message, severity=Severity.WARNING)
 
 
+Spec = TypeVar("Spec", contravariant=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Generic[Spec]):
     """One rule over the whole spec."""
 
     field: str
@@ -54,4 +57,4 @@ class Rule:
     """What is wrong and what to do, without knowing the values."""
     cel: str
     """The rule in CEL, `self` being the spec after defaulting."""
-    holds: Callable[[SpeculativeDeploymentSpec], bool]
+    holds: Callable[[Spec], bool]

@@ -78,14 +78,9 @@ class DraftSpec(ApiModel):
     here."""
 
 
-class TuningSpec(ApiModel):
-    """How depth follows the traffic."""
+class TuningGoals(ApiModel):
+    """What depth is chosen for, and by how much evidence."""
 
-    mode: TuningMode = TuningMode.AUTO
-    """Auto changes depth; Advise keeps `tokens` and says what it would do; Static runs a stock
-    engine. Auto and Advise run identical pods, so going from one to the other restarts nothing."""
-    actuation: Actuation = Actuation.AUTO
-    """Auto and Live mean the same: depth changes between two engine steps, where the engine can."""
     objective: Objective = Objective.THROUGHPUT
     """Latency: tokens per second per request. Throughput: tokens per second. Goodput: throughput
     while time per output token stays within `tpotMilliseconds`."""
@@ -97,6 +92,16 @@ class TuningSpec(ApiModel):
     """Smallest gain in percent for which depth is changed."""
     probing: Switch = Switch.ENABLED
     """Whether one pod at a time may run at another depth for some seconds, to measure it."""
+
+
+class TuningSpec(TuningGoals):
+    """How depth follows the traffic."""
+
+    mode: TuningMode = TuningMode.AUTO
+    """Auto changes depth; Advise keeps `tokens` and says what it would do; Static runs a stock
+    engine. Auto and Advise run identical pods, so going from one to the other restarts nothing."""
+    actuation: Actuation = Actuation.AUTO
+    """Auto and Live mean the same: depth changes between two engine steps, where the engine can."""
 
 
 class SpeculationSpec(ApiModel):
@@ -240,7 +245,7 @@ class PrometheusSpec(ApiModel):
     holds several clusters."""
 
 
-class MetricsSpec(ApiModel):
+class SourceSpec(ApiModel):
     """Where measurements come from."""
 
     source: MetricsSource = MetricsSource.AUTO
@@ -252,6 +257,11 @@ class MetricsSpec(ApiModel):
     """An earlier form of `prometheus.labels`, next to `prometheusURL`."""
     prometheus: PrometheusSpec | None = None
     """The Prometheus that scrapes the pods, in place of `prometheusURL` and `prometheusLabels`."""
+
+
+class MetricsSpec(SourceSpec):
+    """Where measurements come from."""
+
     pod_monitor: AutoOrNever = AutoOrNever.AUTO
     """Whether to create a PodMonitor where the cluster has that API."""
     pod_monitor_labels: Texts = Field(default_factory=dict)

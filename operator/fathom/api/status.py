@@ -253,21 +253,13 @@ class RolloutStatus(ApiModel):
     """The first difference between the pods of both revisions."""
 
 
-class SpeculativeDeploymentStatus(ApiModel):
-    """What the operator reports."""
+class ReportedStatus(ApiModel):
+    """What the operator reports of a resource of either kind."""
 
     observed_generation: int = 0
     """The newest generation of the resource that this was reported for."""
-    replicas: int = 0
-    """Serving pods that exist."""
-    ready_replicas: int = 0
-    """Those of them that are ready."""
-    ready: str = ""
-    """Ready and wanted replicas, such as 2/2."""
     reason: str = ""
     """What to know of it first, in one word: a condition's reason."""
-    selector: str = ""
-    """Label selector of the leaders, for autoscalers."""
     conditions: tuple[Condition, ...] = Field(
         default=(),
         json_schema_extra={
@@ -276,23 +268,10 @@ class SpeculativeDeploymentStatus(ApiModel):
         },
     )
     """How it is, by subject: each True, False or Unknown, with the reason."""
-    engine: EngineStatus = EngineStatus()
-    draft: DraftStatus = DraftStatus()
-    weights: WeightsStatus | None = None
     depth: DepthStatus = DepthStatus()
-    rollout: RolloutStatus | None = None
-    adaptive_verification: ComparisonStatus | None = None
-    """While `speculation.adaptiveVerification` is Canary: the replica that has it."""
-    drafting: ComparisonStatus | None = None
-    """While `speculation.drafting` is Canary: the replica without drafts."""
     measured: MeasuredStatus = MeasuredStatus()
     gained: GainedStatus | None = None
     tuning: TuningStatus = TuningStatus()
-    warnings: tuple[str, ...] = ()
-    """What the spec is warned of, as `fathom check` warns; each begins with a field."""
-    left_out: tuple[str, ...] = ()
-    """Optional objects that are not made, each with the reason and what follows from it."""
-    quality: QualityStatus | None = None
     last_reconcile_time: Annotated[str | None, Field(json_schema_extra={"format": "date-time"})] = (
         None
     )
@@ -302,6 +281,32 @@ class SpeculativeDeploymentStatus(ApiModel):
     def condition(self, kind: ConditionType | AlarmKind) -> Condition | None:
         """What it says of one subject; None: nothing."""
         return next((each for each in self.conditions if each.type == kind), None)
+
+
+class SpeculativeDeploymentStatus(ReportedStatus):
+    """What the operator reports."""
+
+    replicas: int = 0
+    """Serving pods that exist."""
+    ready_replicas: int = 0
+    """Those of them that are ready."""
+    ready: str = ""
+    """Ready and wanted replicas, such as 2/2."""
+    selector: str = ""
+    """Label selector of the leaders, for autoscalers."""
+    engine: EngineStatus = EngineStatus()
+    draft: DraftStatus = DraftStatus()
+    weights: WeightsStatus | None = None
+    rollout: RolloutStatus | None = None
+    adaptive_verification: ComparisonStatus | None = None
+    """While `speculation.adaptiveVerification` is Canary: the replica that has it."""
+    drafting: ComparisonStatus | None = None
+    """While `speculation.drafting` is Canary: the replica without drafts."""
+    warnings: tuple[str, ...] = ()
+    """What the spec is warned of, as `fathom check` warns; each begins with a field."""
+    left_out: tuple[str, ...] = ()
+    """Optional objects that are not made, each with the reason and what follows from it."""
+    quality: QualityStatus | None = None
 
     @property
     def comparison(self) -> ComparisonStatus | None:

@@ -265,7 +265,7 @@ async def _resource(
     if problems or not isinstance(parsed, SpeculativeDeployment):
         said = "\n".join(f"  {each}" for each in problems)
         raise BenchRefusedError(f"The spec of {key} is refused, so nothing can be started:\n{said}")
-    status = status_in(found_there) or SpeculativeDeploymentStatus()
+    status = status_in(found_there, SpeculativeDeploymentStatus) or SpeculativeDeploymentStatus()
     return as_fetched(parsed, status), status
 
 

@@ -117,7 +117,7 @@ async def read_resource(kube: KubePort, key: ObjectKey) -> LiveResource | None:
         return None
     return LiveResource(
         resource=parse(known_part(resource).known),
-        status=status_in(resource) or SpeculativeDeploymentStatus(),
+        status=status_in(resource, SpeculativeDeploymentStatus) or SpeculativeDeploymentStatus(),
         document=DepthDocument.from_json(depth.get(DEPTH_KEY, "")),
         state=TuningState.from_json(tuning.get(STATE_KEY, "")),
     )
@@ -156,7 +156,7 @@ async def read_all(kube: KubePort, namespace: str) -> tuple[Reported, ...]:
 
 
 def _reported(resource: Manifest) -> Reported:
-    status = status_in(resource)
+    status = status_in(resource, SpeculativeDeploymentStatus)
     unreadable = status is None and bool(resource.get("status"))
     return Reported(Meta.model_validate(resource["metadata"]), status, unreadable)
 

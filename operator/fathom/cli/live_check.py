@@ -22,7 +22,7 @@ from fathom.adapters import kube_config
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import Clock, DryRunPort, KubeError, KubePort, SystemClock
 from fathom.api import names
-from fathom.api.status import QualityResult, QualityStatus
+from fathom.api.status import QualityResult, QualityStatus, SpeculativeDeploymentStatus
 from fathom.cli.check_report import CheckReport, Fact, Finding, with_found
 from fathom.cli.cluster import connected, placed
 from fathom.cli.options import annotate, refuse, refusing
@@ -283,7 +283,7 @@ async def _answer(kube: KubePort, key: ObjectKey, request_id: str) -> QualitySta
     resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
     if resource is None:
         raise NoResultError(f"{key} was deleted meanwhile.")
-    status = status_in(resource)
+    status = status_in(resource, SpeculativeDeploymentStatus)
     if status is not None and status.quality and status.quality.request_id == request_id:
         return status.quality
     asked = Meta.model_validate(resource["metadata"]).annotations

@@ -10,7 +10,8 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
-from fathom.api.status import Condition, SpeculativeDeploymentStatus
+from fathom.api.status import Condition, ReportedStatus, SpeculativeDeploymentStatus
+from fathom.cluster.kinds import Kind
 from fathom.cluster.manifest import Manifest, Meta
 from fathom.text import counted, scrubbed, shortened
 from fathom.times import is_over, rfc3339
@@ -78,9 +79,7 @@ class Event:
         return replace(self, message=scrubbed(self.message, secrets))
 
 
-def transitions(
-    new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None
-) -> tuple[Event, ...]:
+def transitions(new: ReportedStatus, old: ReportedStatus | None) -> tuple[Event, ...]:
     """One event for each condition that became another, in words.
 
     Tuning is not among them: its notable decisions have events of their own. Of Progressing only
@@ -99,14 +98,14 @@ def transitions(
     return (*found, *_pause(new, progressing), *_waits(new, progressing), *_warned(new, old))
 
 
-def _all_ready(status: SpeculativeDeploymentStatus) -> bool:
+def _all_ready(status: ReportedStatus) -> bool:
     ready = status.condition(ConditionType.READY)
     return ready is None or (
         ready.status is ConditionStatus.TRUE or ready.reason == Reason.SCALED_TO_ZERO
     )
 
 
-def _waits(new: SpeculativeDeploymentStatus, old: Condition | None) -> tuple[Event, ...]:
+def _waits(new: ReportedStatus, old: Condition | None) -> tuple[Event, ...]:
     """What a resource that serves nobody yet waits for, each time that this becomes another."""
     now = new.condition(ConditionType.PROGRESSING)
     if now is None or now.reason not in _WAITS or (old is not None and old.reason == now.reason):
@@ -114,20 +113,21 @@ def _waits(new: SpeculativeDeploymentStatus, old: Condition | None) -> tuple[Eve
     return (Event(Severity.NORMAL, now.reason, now.message),)
 
 
-def _warned(
-    new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None
-) -> tuple[Event, ...]:
+def _warned(new: ReportedStatus, old: ReportedStatus | None) -> tuple[Event, ...]:
     """What a newer generation of the spec is warned of.
 
     Warnings alone do not tell what is new: an older CRD keeps none.
     """
-    generation, warnings = (old.observed_generation, old.warnings) if old else (0, ())
+    if not isinstance(new, SpeculativeDeploymentStatus):
+        return ()
+    before = old if isinstance(old, SpeculativeDeploymentStatus) else None
+    generation, warnings = (before.observed_generation, before.warnings) if before else (0, ())
     if new.observed_generation == generation or new.warnings in ((), warnings):
         return ()
     return (Event(Severity.WARNING, EventReason.SPEC_WARNED, " ".join(new.warnings)),)
 
 
-def _pause(new: SpeculativeDeploymentStatus, old: Condition | None) -> tuple[Event, ...]:
+def _pause(new: ReportedStatus, old: Condition | None) -> tuple[Event, ...]:
     """That a person has paused it, or ended that."""
     now = new.condition(ConditionType.PROGRESSING)
     is_paused, was_paused = (
@@ -161,19 +161,22 @@ def _event(condition: Condition) -> Event:
     return Event(Severity.NORMAL if well else Severity.WARNING, condition.reason, condition.message)
 
 
-def event_manifest(event: Event, about: Meta, now_s: float, reporter: str) -> Manifest:
+def event_manifest(
+    event: Event, kind: Kind, about: Meta, *, now_s: float, reporter: str
+) -> Manifest:
     """The Event object. Its name is the server's choice: two of a kind may fall into one second.
 
     Args:
         event: what it says.
-        about: the SpeculativeDeployment.
+        kind: of the resource.
+        about: the resource.
         now_s: Unix seconds.
         reporter: who reports, such as the operator's pod.
     """
     at = rfc3339(now_s)
     involved: dict[str, JsonValue] = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
         "name": about.name,
         "namespace": about.namespace,
         "uid": about.uid,

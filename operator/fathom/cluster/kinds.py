@@ -26,20 +26,27 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ObjectKey:
-    """Where one object lives; for a SpeculativeDeployment, also whose loop is meant."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
 SPECULATIVE_DEPLOYMENT: Final = Kind(
     group=names.GROUP, version=names.VERSION, kind=names.KIND, plural=names.PLURAL
 )
+SPECULATION_TUNER: Final = Kind(
+    group=names.GROUP, version=names.VERSION, kind=names.TUNER_KIND, plural=names.TUNER_PLURAL
+)
+RESOURCE_KINDS: Final = (SPECULATIVE_DEPLOYMENT, SPECULATION_TUNER)
+"""What users write, and the operator reconciles."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectKey:
+    """Which resource is meant, and so whose loop; of another object, where it is."""
+
+    namespace: str
+    name: str
+    kind: Kind = SPECULATIVE_DEPLOYMENT
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}"
+        return place if self.kind == SPECULATIVE_DEPLOYMENT else f"{self.kind.kind} {place}"
 DEPLOYMENT: Final = Kind(group="apps", version="v1", kind="Deployment", plural="deployments")
 POD: Final = Kind(group="", version="v1", kind="Pod", plural="pods")
 SERVICE: Final = Kind(group="", version="v1", kind="Service", plural="services")
@@ -90,7 +97,7 @@ SPANNING_KINDS: Final = (LEADER_WORKER_SET, COMPUTE_DOMAIN)
 
 _BY_NAME: Final = {
     (kind.api_version, kind.kind): kind
-    for kind in (SPECULATIVE_DEPLOYMENT, EVENT, *CHILD_KINDS, *OPTIONAL_KINDS, *SPANNING_KINDS)
+    for kind in (*RESOURCE_KINDS, EVENT, *CHILD_KINDS, *OPTIONAL_KINDS, *SPANNING_KINDS)
 }
 
 

@@ -2,30 +2,32 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fathom.api.newer_release import pruned, read_known
-from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.cluster.kinds import Kind, ObjectKey, ServedApis
+from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
+from fathom.api.tuner_status import SpeculationTunerStatus
+from fathom.cluster.kinds import SPECULATION_TUNER, Kind, ObjectKey, ServedApis
 from fathom.cluster.manifest import Manifest, Meta
 from fathom.cluster.observed import ObservedConfigMap, ObservedJob, ObservedNode, ObservedWorkload
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.depth import DepthDocument
 from fathom.measurement.counters import PodCounters, Unread
 
+Status = TypeVar("Status", bound=ReportedStatus)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Objects:
-    """What the API server held at one moment."""
+class TunedObjects:
+    """What the API server held at one moment of a resource whose depth is tuned, of either kind."""
 
     read_at_s: float
     resource: Manifest
-    """The SpeculativeDeployment as it was read, valid or not, without `unknown`."""
+    """As it was read, valid or not, without `unknown`."""
     metadata: Meta
-    status: SpeculativeDeploymentStatus | None
+    status: ReportedStatus | None
     """None: none written yet, or not by this version."""
-    workloads: tuple[ObservedWorkload, ...]
     pods: tuple[ObservedPod, ...]
-    config_maps: tuple[ObservedConfigMap, ...]
     depth: DepthDocument | None
     """The depth document; None: none, or not a readable one."""
     tuning: Mapping[str, str]
@@ -34,6 +36,26 @@ class Objects:
     """Every child as it was read, to compare with what is rendered."""
     foreign: Mapping[tuple[Kind, str], Meta] = field(default_factory=dict)
     """What bears a name that the resource needs, and is not its own."""
+    unknown: tuple[str, ...] = ()
+    """Fields of the resource that its CRD knows and this release does not."""
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def leaders(self) -> tuple[ObservedPod, ...]:
+        """Pods that serve requests and hold GPUs."""
+        return tuple(pod for pod in self.pods if not pod.finished)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects(TunedObjects):
+    """The same of a SpeculativeDeployment, with what it is made of."""
+
+    status: SpeculativeDeploymentStatus | None
+    workloads: tuple[ObservedWorkload, ...]
+    config_maps: tuple[ObservedConfigMap, ...]
     optional: frozenset[Kind] = frozenset()
     """Kinds that can be made here, among those that are made only where that can be done."""
     served: ServedApis = field(default_factory=ServedApis)
@@ -42,18 +64,12 @@ class Objects:
     """That fetch weights."""
     refused_pods: Mapping[str, str] = field(default_factory=dict)
     """By LeaderWorkerSet or Job: why pods of it are not created, in the cluster's words."""
-    unknown: tuple[str, ...] = ()
-    """Fields of the resource that its CRD knows and this release does not."""
     nodes: tuple[ObservedNode, ...] = ()
     """The cluster's, while a pod finds none; empty: no need to know, or no right to."""
     bench: Manifest | None = field(default=None, repr=False)
     """The Job of that name, while a replica lacks a place; None: none, or no need to know."""
     from_watches: bool = False
     """Whether pods, or what makes them, are as watches have told, and were not read just now."""
-
-    @property
-    def key(self) -> ObjectKey:
-        return ObjectKey(self.metadata.namespace, self.metadata.name)
 
     @property
     def untouched(self) -> bool:
@@ -88,6 +104,17 @@ class Objects:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedObjects(TunedObjects):
+    """The same of a SpeculationTuner: its pods are those that its selector finds."""
+
+    status: SpeculationTunerStatus | None
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.metadata.namespace, self.metadata.name, SPECULATION_TUNER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """One pass's input."""
 
@@ -99,7 +126,7 @@ class Snapshot:
     served: ServedApis
 
 
-def status_in(resource: Manifest) -> SpeculativeDeploymentStatus | None:
+def status_in(resource: Manifest, model: type[Status]) -> Status | None:
     """The status a resource carries; None if there is none that this version understands.
 
     Without what a later one has added: a condition of another kind must not cost the rest.
@@ -107,5 +134,4 @@ def status_in(resource: Manifest) -> SpeculativeDeploymentStatus | None:
     status = resource.get("status")
     if not isinstance(status, dict) or not status:
         return None
-    known = pruned(SpeculativeDeploymentStatus, status).known
-    return read_known(known, SpeculativeDeploymentStatus.model_validate)[0]
+    return read_known(pruned(model, status).known, model.model_validate)[0]

@@ -10,8 +10,9 @@ from fathom.cluster.manifest import Manifest
 from fathom.engine.depth import DepthDocument
 from fathom.engine.plugin import DeliveredCode, PluginBundle
 from fathom.fetch.state import COMPONENT, FetchProgram
-from fathom.manifests.metadata import child_metadata
+from fathom.manifests.metadata import MANAGED_BY, child_metadata, owned_by
 from fathom.resource import SpeculativeDeployment
+from fathom.tuner_resource import SpeculationTuner
 from fathom_vllm.environment import DEPTH_KEY
 
 PLUGIN_COMPONENT: Final = "plugin"
@@ -84,6 +85,27 @@ def depth_config_map(sd: SpeculativeDeployment, document: DepthDocument) -> Mani
             labels={names.LABEL_COMPONENT: DEPTH_COMPONENT},
         ),
         "data": {DEPTH_KEY: document.to_json()},
+    }
+
+
+def tuner_config_map(tuner: SpeculationTuner, name: str, data: Mapping[str, str]) -> Manifest:
+    """One of the two that a SpeculationTuner has: its depth document, or what it has learned.
+
+    Without the label of a SpeculativeDeployment, which may have the same name.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": tuner.metadata.namespace,
+            "labels": {
+                names.LABEL_MANAGED_BY: MANAGED_BY,
+                names.LABEL_TUNER: tuner.metadata.name,
+            },
+            "ownerReferences": [owned_by(names.TUNER_KIND, tuner.metadata)],
+        },
+        "data": dict(data),
     }
 
 

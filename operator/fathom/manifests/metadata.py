@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.resource import SpeculativeDeployment
+from fathom.resource import Metadata, SpeculativeDeployment
 
 MANAGED_BY = "fathom"
 
@@ -46,14 +46,17 @@ def child_metadata(
     if annotations:
         metadata["annotations"] = dict(annotations)
     if sd.metadata.uid:
-        metadata["ownerReferences"] = [
-            {
-                "apiVersion": names.API_VERSION,
-                "kind": names.KIND,
-                "name": sd.metadata.name,
-                "uid": sd.metadata.uid,
-                # No blockOwnerDeletion: to set it may need a right on the owner's finalizers.
-                "controller": True,
-            }
-        ]
+        metadata["ownerReferences"] = [owned_by(names.KIND, sd.metadata)]
     return metadata
+
+
+def owned_by(kind: str, owner: Metadata) -> dict[str, JsonValue]:
+    """The reference that has Kubernetes delete a child once its owner is gone."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        # No blockOwnerDeletion: to set it may need a right on the owner's finalizers.
+        "controller": True,
+    }

@@ -184,6 +184,10 @@ class PodCounters:
     """Time per output token of finished requests, seconds."""
     ttft: Histogram = ()
     """Time to first token, seconds."""
+    positions: Histogram = ()
+    """Accepted drafts by position, from 0, as vLLM itself counts them: pairs of both."""
+    has_plugin: bool = True
+    """Whether the page shows anything of the plugin."""
 
     def runs(self, document: DepthDocument) -> bool:
         """Whether what this document has for the pod is in force.
@@ -246,6 +250,8 @@ class Unread:
     """A sentence's second half, and nothing that a server said."""
     refused: bool = False
     """Whether the Prometheus is there and refuses the operator."""
+    answered: bool = False
+    """Whether something answers there that is no vLLM."""
 
 
 @dataclass(frozen=True, slots=True)

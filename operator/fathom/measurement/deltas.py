@@ -48,6 +48,7 @@ class PodDelta:
     transition_prefill: float = 0.0
     tpot: Histogram = ()
     ttft: Histogram = ()
+    positions: Histogram = ()
     counts_prompts: bool = True
     token_budget: int = 0
     device: str = ""
@@ -111,6 +112,7 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
         transition_prefill=after.transition_prefill - before.transition_prefill,
         tpot=_histogram_delta(before.tpot, after.tpot),
         ttft=_histogram_delta(before.ttft, after.ttft),
+        positions=_histogram_delta(before.positions, after.positions),
         counts_prompts=after.counts_prompts,
         token_budget=after.token_budget,
         device=after.device,

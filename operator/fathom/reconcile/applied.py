@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from fathom.api import names
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import ReportedStatus
 from fathom.cluster.events import Event, EventReason, Severity, transitions
 from fathom.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.cluster.manifest import Manifest, Seen
-from fathom.cluster.snapshot import Objects, status_in
+from fathom.cluster.snapshot import Objects, TunedObjects, status_in
 from fathom.engine.depth import DepthDocument
-from fathom.reconcile.loop_state import LoopState
+from fathom.reconcile.loop_state import TunedState
 from fathom.reconcile.operations import Create, Delete, Operation, Patch, deleted, depth_nudges
-from fathom.reconcile.status import status_of
-from fathom.reconcile.status_input import Findings
 from fathom.reconcile.write_retries import ApplyGuard, Outcome, Retry
 from fathom.reconcile.writes import Writes, is_written
 from fathom.tuning.interface import Action, TuningDecision
+
+State = TypeVar("State", bound=TunedState)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +152,9 @@ def _nudges(
     # Each pod's schedule would be compared in each reconcile.
     if document is None or not (changed or again_at_s is not None):
         return ()
-    return tuple(depth_nudges(objects, objects.depth, document, again_at_s=again_at_s))
+    return depth_nudges(
+        objects, objects.leaders, objects.depth, document, again_at_s=again_at_s
+    )
 
 
 def _goes_on(writes: Writes, outcome: Outcome, objects: Objects) -> bool:
@@ -179,44 +182,45 @@ def _holds(operations: Sequence[Operation], config_map: str) -> bool:
     return any(each.kind == CONFIG_MAP and each.name == config_map for each in operations)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusStep:
-    state: LoopState
-    status: SpeculativeDeploymentStatus
-    """As it should be."""
-    wait_s: float
-    """Seconds until it is to be written; 0: now; infinity: it says nothing new."""
+def status_step(
+    state: State, new: ReportedStatus, live: ReportedStatus | None, now_s: float
+) -> tuple[State, float]:
+    """Whether the status says anything new, or has said nothing for too long.
 
+    Args:
+        state: what is remembered.
+        new: the status as it should be.
+        live: as it is; None: there is none that can be read.
+        now_s: Unix seconds.
 
-def status_step(state: LoopState, findings: Findings, objects: Objects) -> StatusStep:
-    """Whether the status says anything new, or has said nothing for too long."""
+    Returns:
+        What is remembered, and seconds until it is to be written; 0: now; infinity: it says nothing
+        new.
+    """
     said = state.said
-    # One that came back unreadable still tells since when things are as they are.
-    told = objects.status or said.written
-    new = status_of(findings, replace(objects, status=told))
-    if said.stands(new, objects.status):
-        wait_s = said.rest_s(objects.status, findings.now_s)
+    if said.stands(new, live):
+        wait_s = said.rest_s(live, now_s)
         if said.refused is not None and wait_s > said.refused.pause_s:
             # What was refused is not to be said any more.
             state = replace(state, said=replace(said, refused=None))
     else:
-        wait_s = said.wait_s(new, objects.status, findings.now_s)
+        wait_s = said.wait_s(new, live, now_s)
     if wait_s <= 0:
         state = replace(state, objects=None)
-    return StatusStep(state=state, status=new, wait_s=max(0.0, wait_s))
+    return state, max(0.0, wait_s)
 
 
 def after_written(
-    state: LoopState,
-    new: SpeculativeDeploymentStatus,
+    state: State,
+    new: ReportedStatus,
     written: Manifest,
-    objects: Objects,
+    objects: TunedObjects,
     *,
     now_s: float,
-) -> tuple[LoopState, tuple[Event, ...]]:
+) -> tuple[State, tuple[Event, ...]]:
     """What is remembered, and told, of a status that was written."""
     said = state.said
-    kept, version = status_in(written), Seen.of(written).resource_version
+    kept, version = status_in(written, type(new)), Seen.of(written).resource_version
     # One object for both, as they are most often equal.
     shared = new if kept == new else kept
     events = transitions(new, said.written or objects.status)
@@ -225,8 +229,8 @@ def after_written(
 
 
 def after_refused(
-    state: LoopState, why: str, now_s: float
-) -> tuple[LoopState, Retry, tuple[Event, ...]]:
+    state: State, kind: Kind, why: str, now_s: float
+) -> tuple[State, Retry, tuple[Event, ...]]:
     """What is remembered of a status that was refused, and, once it has lasted, told."""
     before = state.said.refused
     retry = before.again(now_s) if before else Retry(now_s)
@@ -235,7 +239,7 @@ def after_refused(
         return state, retry, ()
     message = (
         "the status of this resource cannot be written, so it is out of date; pods and depth are "
-        f"still managed. {names.PLURAL}/status is for the operator to patch: does "
+        f"still managed. {kind.plural}/status is for the operator to patch: does "
         "its role allow it, which policy or webhook refuses it, is the CRD as new as the "
         f"operator? The API server says: {why}"
     )

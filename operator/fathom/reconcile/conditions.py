@@ -46,14 +46,14 @@ def condition(
 
 
 def alarms(
-    findings: Findings, before: Mapping[ConditionType | AlarmKind, Condition]
+    active: Mapping[AlarmKind, Finding], before: Mapping[ConditionType | AlarmKind, Condition]
 ) -> dict[ConditionType | AlarmKind, Finding]:
-    """Alarms that stand, and those that are over; one that never was raised is not mentioned."""
+    """Alarms that are active, and those that are over; one never raised is not mentioned."""
     over = Finding(ConditionStatus.FALSE, Reason.CLEARED, "It was raised before, and is over.")
     return {
-        kind: findings.alarms.get(kind, over)
+        kind: active.get(kind, over)
         for kind in AlarmKind
-        if kind in findings.alarms or kind in before
+        if kind in active or kind in before
     }
 
 

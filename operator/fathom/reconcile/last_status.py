@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import ReportedStatus
 from fathom.reconcile.status import essence, only_readiness_moved, same
 from fathom.reconcile.write_retries import Retry
 from fathom.times import NEVER_S, is_over, unix_seconds
@@ -41,9 +41,9 @@ class Said:
 
     at_s: float
     """Unix seconds; minus infinity: there was none."""
-    written: SpeculativeDeploymentStatus | None = None
+    written: ReportedStatus | None = None
     """None: this operator has written none."""
-    kept: SpeculativeDeploymentStatus | None = None
+    kept: ReportedStatus | None = None
     """What the API server made of it; None: nothing that can be read."""
     version: str | None = None
     """Version of the resource, with it; None: this operator has written none."""
@@ -53,7 +53,7 @@ class Said:
     """What people waited for in the hour before the last write."""
 
     def stands(
-        self, new: SpeculativeDeploymentStatus, live: SpeculativeDeploymentStatus | None
+        self, new: ReportedStatus, live: ReportedStatus | None
     ) -> bool:
         """Whether there is nothing to write.
 
@@ -63,7 +63,7 @@ class Said:
         """
         return same(new, live) or (same(new, self.written) and live == self.kept)
 
-    def rest_s(self, live: SpeculativeDeploymentStatus | None, now_s: float) -> float:
+    def rest_s(self, live: ReportedStatus | None, now_s: float) -> float:
         """Seconds until it is written though it says nothing new; infinity: never.
 
         An older CRD drops the time, and then there is nothing to keep up to date.
@@ -77,8 +77,8 @@ class Said:
 
     def wait_s(
         self,
-        new: SpeculativeDeploymentStatus,
-        live: SpeculativeDeploymentStatus | None,
+        new: ReportedStatus,
+        live: ReportedStatus | None,
         now_s: float,
     ) -> float:
         """Seconds until it may be written."""
@@ -98,9 +98,9 @@ class Said:
 
     def after(
         self,
-        new: SpeculativeDeploymentStatus,
+        new: ReportedStatus,
         *,
-        kept: SpeculativeDeploymentStatus | None,
+        kept: ReportedStatus | None,
         version: str,
         now_s: float,
     ) -> "Said":

@@ -5,24 +5,25 @@ was learned is worth a fleet's probes.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from fathom.api import names
 from fathom.api.status import (
     MeasuredStatus,
+    ReportedStatus,
     RolloutStatus,
     SpeculativeDeploymentStatus,
     TuningStatus,
 )
 from fathom.cluster.kinds import Kind
 from fathom.cluster.manifest import Manifest
-from fathom.cluster.snapshot import Objects
+from fathom.cluster.snapshot import Objects, TunedObjects
 from fathom.engine.depth import DepthDocument
 from fathom.fetch.state import FetchProgress
 from fathom.manifests.config_maps import STATE_KEY
-from fathom.measurement.counters import UnreadPods
+from fathom.measurement.counters import Unread, UnreadPods
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
 from fathom.reconcile.intent import Intent, JudgedBy, intent_of
@@ -99,12 +100,12 @@ class Memo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopState:
-    """Everything else is derived from the cluster at each reconcile."""
+class TunedState:
+    """What the loop of a resource of either kind remembers."""
 
     uid: str
     """Uid of the resource; another resource of the same name starts afresh."""
-    objects: Objects | None
+    objects: TunedObjects | None
     """The last read of the cluster, good until something moves; None: read again."""
     tuner: TuningState
     tuning: TuningStatus
@@ -115,19 +116,62 @@ class LoopState:
     document: DepthDocument | None = None
     """The last depth document that was in the cluster; None: this operator saw none."""
     document_written_at_s: float = 0.0
-    checkpoint: Checkpoint = field(default_factory=Checkpoint)
-    """What the tuning ConfigMap keeps, or is to keep: with what was seen since it was written."""
-    first_seen: FirstSeen = field(default_factory=FirstSeen)
     generation: int = 0
     """The newest generation that was acted upon."""
     asked: Asked = ()
     """What annotations asked for then."""
-    windows: CanaryWindows = field(default_factory=CanaryWindows)
-    warned_pins: frozenset[tuple[str, str]] = frozenset()
     unread: UnreadPods = field(default_factory=UnreadPods)
     """Pods whose counters could not be read lately."""
-    fetch: FetchProgress = field(default_factory=FetchProgress)
     guard: ApplyGuard = field(default_factory=ApplyGuard)
+
+    def is_edit(self, generation: int, annotations: Mapping[str, str]) -> bool:
+        """Whether somebody waits for what a resource asks for now, by its spec or its annotations.
+
+        Args:
+            generation: of the resource now.
+            annotations: of it now.
+        """
+        return generation > self.generation or _asked(annotations) != self.asked
+
+    def acting_upon(self, generation: int, annotations: Mapping[str, str]) -> Self:
+        """Acts upon this generation, and never again upon an older one."""
+        return replace(self, generation=generation, asked=_asked(annotations))
+
+    def with_unread(
+        self, failures: Sequence[Unread], pods: Collection[str], now_s: float
+    ) -> Self:
+        """Knows which of these pods cannot be read."""
+        return replace(self, unread=self.unread.after(failures, pods, now_s))
+
+    def _with_document(self, found: TunedObjects, now_s: float) -> Self:
+        """Knows since when the document that was read is there."""
+        if found.depth is None:
+            return self
+        before, state = self.document, replace(self, document=found.depth)
+        if before is not None and before.generation == found.depth.generation:
+            return state
+        written_at_s = _written_at_s(found.depth, found.status, now_s)
+        return replace(state, document_written_at_s=written_at_s)
+
+    def document_before(self, status: ReportedStatus | None) -> DepthDocument | None:
+        """What was in force before there was none in the cluster; None: nothing that is known."""
+        if self.document is not None or status is None:
+            return self.document
+        reported = {"generation": status.depth.generation, "schedule": status.depth.schedule}
+        return DepthDocument.from_json(json.dumps(reported))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopState(TunedState):
+    """What the loop of a SpeculativeDeployment remembers; all else is read at each reconcile."""
+
+    objects: Objects | None
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    """What the tuning ConfigMap keeps, or is to keep: with what was seen since it was written."""
+    first_seen: FirstSeen = field(default_factory=FirstSeen)
+    windows: CanaryWindows = field(default_factory=CanaryWindows)
+    warned_pins: frozenset[tuple[str, str]] = frozenset()
+    fetch: FetchProgress = field(default_factory=FetchProgress)
     unlisted: frozenset[tuple[Kind, str]] = frozenset()
     """What to read by name: something that the list of our own does not show may bear it."""
 
@@ -155,44 +199,18 @@ class LoopState:
             tuning_written_at_s=now_s if objects.tuning else never,
         )
 
-    def is_edit(self, generation: int, annotations: Mapping[str, str]) -> bool:
-        """Whether somebody waits for what a resource asks for now, by its spec or its annotations.
-
-        Args:
-            generation: of the resource now.
-            annotations: of it now.
-        """
-        return generation > self.generation or _asked(annotations) != self.asked
-
     def acting_upon(self, generation: int, annotations: Mapping[str, str]) -> Self:
         """Acts upon this generation, and never again upon an older one.
 
         What of its record could not be read was told by then.
         """
+        state = TunedState.acting_upon(self, generation, annotations)
         seen = SeenGeneration(self.uid, generation)
-        return replace(
-            self,
-            generation=generation,
-            asked=_asked(annotations),
-            checkpoint=replace(self.checkpoint, seen=seen).without_lost(),
-        )
+        return replace(state, checkpoint=replace(self.checkpoint, seen=seen).without_lost())
 
     def with_read(self, objects: Objects, now_s: float) -> Self:
         """Knows what was read, and since when the document in it is there."""
-        before, found = self.document, objects.depth
-        if found is None:
-            return replace(self, objects=objects)
-        state = replace(self, objects=objects, document=found)
-        if before is not None and before.generation == found.generation:
-            return state
-        return replace(state, document_written_at_s=_written_at_s(found, objects.status, now_s))
-
-    def document_before(self, status: SpeculativeDeploymentStatus | None) -> DepthDocument | None:
-        """What was in force before there was none in the cluster; None: nothing that is known."""
-        if self.document is not None or status is None:
-            return self.document
-        reported = {"generation": status.depth.generation, "schedule": status.depth.schedule}
-        return DepthDocument.from_json(json.dumps(reported))
+        return replace(self._with_document(objects, now_s), objects=objects)
 
 
 def _reported_rollout(reported: RolloutStatus | None, objects: Objects) -> Rollout | None:
@@ -222,7 +240,7 @@ def _reported_rollout(reported: RolloutStatus | None, objects: Objects) -> Rollo
 
 
 def _written_at_s(
-    document: DepthDocument, status: SpeculativeDeploymentStatus | None, now_s: float
+    document: DepthDocument, status: ReportedStatus | None, now_s: float
 ) -> float:
     """When a document that this loop did not write was written, as far as the status tells."""
     if status is None or status.depth.generation != document.generation:

@@ -4,7 +4,7 @@ Renders what should exist and compares it with what is live. No I/O; what was fo
 rendered is remembered for the next pass.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
@@ -23,7 +23,7 @@ from fathom.cluster.kinds import (
 )
 from fathom.cluster.manifest import Manifest, Seen
 from fathom.cluster.observed_pods import ObservedPod
-from fathom.cluster.snapshot import Objects
+from fathom.cluster.snapshot import Objects, TunedObjects
 from fathom.engine.depth import DepthDocument
 from fathom.engine.plugin import PluginBundle
 from fathom.manifests.config_maps import depth_config_map, plugin_config_map, tuning_config_map
@@ -262,7 +262,7 @@ def _copied(objects: Objects, step: WorkloadStep) -> Create:
 
 
 def brought_about(
-    objects: Objects, kind: Kind, manifest: Manifest
+    objects: TunedObjects, kind: Kind, manifest: Manifest
 ) -> Create | Apply | Patch | None:
     """What is missing for an object to be as rendered; None: nothing is."""
     live = objects.live.get((kind, _name(manifest)))
@@ -291,7 +291,8 @@ def _told_generation(pod: ObservedPod) -> str:
 
 
 def depth_nudges(
-    objects: Objects,
+    objects: TunedObjects,
+    pods: Sequence[ObservedPod],
     before: DepthDocument | None,
     after: DepthDocument,
     *,
@@ -303,6 +304,7 @@ def depth_nudges(
 
     Args:
         objects: what the cluster holds.
+        pods: of them, those that read the document.
         before: the document that was there; None: none, so that no pod waits for a refresh.
         after: the one that was written.
         again_at_s: nudge every pod, at this time, although it was told before; None: only those
@@ -317,9 +319,9 @@ def depth_nudges(
     patch: dict[str, JsonValue] = {
         "metadata": {"annotations": {names.ANNOTATION_DEPTH_GENERATION: value}}
     }
-    pods = (
+    told_again = (
         pod
-        for pod in objects.leaders
+        for pod in pods
         if not pod.terminating
         and (
             again_at_s is not None
@@ -335,5 +337,5 @@ def depth_nudges(
             seen=Seen.of(objects.live[POD, pod.name]),
             why="its depth has changed",
         )
-        for pod in sorted(pods, key=lambda pod: _told_generation(pod) == told)
+        for pod in sorted(told_again, key=lambda pod: _told_generation(pod) == told)
     )

@@ -1,6 +1,6 @@
 """One reconcile, as pure steps: what is read goes in, what is to be done comes out.
 
-`fathom.runtime.loop` reads, performs and remembers, and does nothing else. What an API server
+`fathom.runtime.deployment_loop` reads, performs and remembers, and does nothing else. What an API server
 answered comes back as the argument of the next step:
 
 1. `begun`: what was read of the cluster, and what is known of earlier reconciles;
@@ -119,8 +119,7 @@ def intended(
 def with_unread(state: LoopState, snapshot: Snapshot) -> LoopState:
     """With the pods whose counters cannot be read."""
     pods = {pod.name for pod in snapshot.objects.leaders}
-    unread = state.unread.after(snapshot.metrics_failures, pods, snapshot.now_s)
-    return replace(state, unread=unread)
+    return state.with_unread(snapshot.metrics_failures, pods, snapshot.now_s)
 
 
 # -- what is done

@@ -99,7 +99,7 @@ class _Resource:
             manifest=part.known,
             unknown=part.unknown,
             metadata=metadata,
-            status=status_in(part.known),
+            status=status_in(part.known, SpeculativeDeploymentStatus),
         )
 
 
@@ -163,10 +163,10 @@ async def _look(
         kind: tuple(_ours(known, kind, (*named.get(kind, ()), *each), metadata))
         for kind, each in listed.items()
     }
-    config_maps = _observed(known, ObservedConfigMap, children[CONFIG_MAP])
-    pods = _observed(known, ObservedPod, children[POD])
-    groups = _observed(known, ObservedLeaderWorkerSet, children.get(LEADER_WORKER_SET, ()))
-    jobs = _observed(known, ObservedJob, children[JOB])
+    config_maps = observed(known, ObservedConfigMap, children[CONFIG_MAP])
+    pods = observed(known, ObservedPod, children[POD])
+    groups = observed(known, ObservedLeaderWorkerSet, children.get(LEADER_WORKER_SET, ()))
+    jobs = observed(known, ObservedJob, children[JOB])
     depth = _by_that_name(config_maps, names.depth_config_map(key.name))
     tuning = _by_that_name(config_maps, names.tuning_config_map(key.name))
     objects = Objects(
@@ -176,7 +176,7 @@ async def _look(
         metadata=metadata,
         status=read.status,
         workloads=(
-            *_observed(known, ObservedDeployment, children[DEPLOYMENT]),
+            *observed(known, ObservedDeployment, children[DEPLOYMENT]),
             *groups,
         ),
         pods=pods,
@@ -207,14 +207,16 @@ def _without_label(
     return {each for each in wanted if each is not None and each[0] in kinds} - there
 
 
-async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod]) -> Sample:
-    """Look at the counters of those pods that are ready."""
+async def read_metrics(
+    metrics: MetricsPort, pods: Sequence[ObservedPod], *, port: int = HTTP_PORT
+) -> Sample:
+    """Read the counters of those pods that are ready, each on this port."""
     endpoints = [
         PodEndpoint(
             namespace=pod.metadata.namespace,
             pod=pod.name,
             ip=pod.status.pod_ip,
-            port=HTTP_PORT,
+            port=port,
             uid=pod.metadata.uid,
         )
         for pod in pods
@@ -252,7 +254,7 @@ async def read_nodes(kube: KubePort) -> tuple[ObservedNode, ...]:
     Raises:
         KubeError: they could not be read.
     """
-    return _observed(ReadOnce(), ObservedNode, await _if_allowed(kube.select(NODE, "", "")) or ())
+    return observed(ReadOnce(), ObservedNode, await _if_allowed(kube.select(NODE, "", "")) or ())
 
 
 async def _refused_pods(
@@ -278,7 +280,7 @@ async def _told_of(kube: KubePort, namespace: str, gap: PodGap) -> tuple[Observe
         said = await kube.events(namespace, gap.owner, CREATION_FAILED)
     except KubeError:
         return ()
-    return _observed(ReadOnce(), ObservedEvent, said)
+    return observed(ReadOnce(), ObservedEvent, said)
 
 
 async def _if_allowed(read: Awaitable[Sequence[Manifest]]) -> Sequence[Manifest] | None:
@@ -291,7 +293,7 @@ async def _if_allowed(read: Awaitable[Sequence[Manifest]]) -> Sequence[Manifest]
         raise
 
 
-def _observed(
+def observed(
     known: ReadOnce, model: type[_Observed], found: Iterable[Manifest]
 ) -> tuple[_Observed, ...]:
     """What can be read; an object that a person mangled must not stop everything else."""

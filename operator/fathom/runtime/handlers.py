@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, repeat
+from functools import partial
+from itertools import chain, product, repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import structlog
 from kubernetes.aio.client import Configuration
 
 from fathom.adapters.ports import EventType, KubeError, KubePort
-from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.cluster.kinds import RESOURCE_KINDS, Kind, ObjectKey
 from fathom.cluster.manifest import place_of
 from fathom.runtime.loop_registry import Loops
 from fathom.times import Backoff
@@ -49,11 +50,12 @@ async def sweep(
     """
     while True:
         await sleep(SWEEP_S)
-        for namespace in namespaces or ("",):
-            with _told(namespace):
-                found = await kube.select(SPECULATIVE_DEPLOYMENT, namespace, "")
+        for kind, namespace in product(RESOURCE_KINDS, namespaces or ("",)):
+            with _told(kind, namespace):
+                found = await kube.select(kind, namespace, "")
                 # Whatever else is wrong with one of them is its own loop's to tell.
-                loops.listed(namespace, [ObjectKey(*place_of(each)) for each in found])
+                keys = [ObjectKey(*place_of(each), kind) for each in found]
+                loops.listed(kind, namespace, keys)
 
 
 async def tell_what_is_refused(kube: KubePort, namespaces: Sequence[str]) -> None:
@@ -63,28 +65,30 @@ async def tell_what_is_refused(kube: KubePort, namespaces: Sequence[str]) -> Non
         kube: to ask.
         namespaces: to look into; empty: all.
     """
-    for namespace in namespaces or ("",):
-        with _told(namespace):
+    for kind, namespace in product(RESOURCE_KINDS, namespaces or ("",)):
+        with _told(kind, namespace):
             try:
                 # The cheapest list there is.
-                await kube.named(SPECULATIVE_DEPLOYMENT, namespace, _ANY_NAME)
+                await kube.named(kind, namespace, _ANY_NAME)
             except KubeError as error:
                 if error.forbidden:
                     raise
 
 
 @contextmanager
-def _told(namespace: str) -> Iterator[None]:
+def _told(kind: Kind, namespace: str) -> Iterator[None]:
     """Tell what fails, and go on: the next sweep may find what this one has missed."""
     try:
         yield
     except KubeError as error:
-        _tell(namespace, error)
+        # A CRD that is not installed has no resources.
+        if not error.gone:
+            _tell(kind, namespace, error)
     except Exception:  # noqa: BLE001  # the last resort, logged with its traceback
-        _log.exception("resources not listed", namespace=namespace)
+        _log.exception("resources not listed", kind=kind.kind, namespace=namespace)
 
 
-def _tell(namespace: str, error: KubeError) -> None:
+def _tell(kind: Kind, namespace: str, error: KubeError) -> None:
     if not error.forbidden:
         _log.warning("resources not listed", namespace=namespace, error=error.message)
         return
@@ -93,7 +97,7 @@ def _tell(namespace: str, error: KubeError) -> None:
         where = f"namespace {namespace}"
         otherwise = ", or take the namespace out of the chart's `namespaces`"
     _log.warning(
-        f"new resources in {where} are not seen: this operator may not list speculativedeployments "
+        f"new resources in {where} are not seen: this operator may not list {kind.plural} "
         f"there. Let `helm upgrade` make its role again{otherwise}. They are seen once they may be "
         "listed",
         namespace=namespace,
@@ -241,20 +245,24 @@ def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegis
     async def login(**_: Any) -> kopf.ConnectionInfo:
         return await _connection(configuration)
 
-    @kopf.on.event(*_resource(SPECULATIVE_DEPLOYMENT), id="resource", registry=registry)
     async def resource(
+        kind: Kind,
         type: str | None,  # noqa: A002 - Kopf's name for it
         namespace: str | None,
         name: str | None,
         meta: kopf.Meta,
         **_: Any,
     ) -> None:
-        key = ObjectKey(namespace or "", name or "")
+        key = ObjectKey(namespace or "", name or "", kind)
         if type == EventType.DELETED:
             loops.deleted(key)
             return
         version = meta.get("resourceVersion") or ""
         loops.changed(key, meta.get("generation") or 0, meta.annotations, version)
+
+    for each in RESOURCE_KINDS:
+        on_event = kopf.on.event(*_resource(each), id=each.kind.lower(), registry=registry)
+        on_event(partial(resource, each))
 
     return registry
 

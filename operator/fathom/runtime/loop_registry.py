@@ -1,4 +1,4 @@
-"""All loops of one operator: one task per SpeculativeDeployment, none of which can stop another.
+"""All loops of one operator: one task per resource, none of which can stop another.
 
 A registry of our own instead of Kopf's daemons, so that no resource needs a finalizer: see
 docs/design/0001-loops-without-finalizers.md.
@@ -17,9 +17,16 @@ from typing import Final
 
 import structlog
 
-from fathom.cluster.kinds import ObjectKey
+from fathom.cluster.kinds import (
+    SPECULATION_TUNER,
+    SPECULATIVE_DEPLOYMENT,
+    Kind,
+    ObjectKey,
+)
+from fathom.runtime.deployment_loop import DeploymentLoop
 from fathom.runtime.loop import RESYNC_S, Loop
 from fathom.runtime.ports import PACE, Pace, World
+from fathom.runtime.tuner_loop import TunerLoop
 from fathom.times import spread
 
 PASSES_AT_ONCE: Final = 16
@@ -34,6 +41,10 @@ _Line = dict[ObjectKey, "asyncio.Future[bool]"]
 """Who waits; each is told whether the turn that it gets is an urgent one."""
 STUCK_AFTER_S: Final = 600.0
 """A loop this late is stuck: every call in a pass has a timeout far below, as has their line."""
+_LOOPS: Final[Mapping[Kind, Callable[[ObjectKey, World, Callable[[], float]], Loop]]] = {
+    SPECULATIVE_DEPLOYMENT: DeploymentLoop,
+    SPECULATION_TUNER: TunerLoop,
+}
 _log: Final = structlog.get_logger(__name__)
 
 
@@ -190,7 +201,7 @@ class Loops:
     def changed(
         self, key: ObjectKey, generation: int, annotations: Mapping[str, str], version: str
     ) -> None:
-        """A SpeculativeDeployment is there, or has changed: its loop runs, and looks again.
+        """A resource is there, or has changed: its loop runs, and reads again.
 
         Unless only our own status has changed it.
 
@@ -206,18 +217,18 @@ class Loops:
             self._turns.hurry(key)
 
     def deleted(self, key: ObjectKey) -> None:
-        """A SpeculativeDeployment is no more there, as its watch tells: its loop finds out."""
+        """A resource is no more there, as its watch tells: its loop finds out."""
         if key in self._running:
             self._running[key][0].told_deleted()
 
     def seen(self, key: ObjectKey) -> None:
-        """A SpeculativeDeployment is there: its loop runs, and looks again."""
+        """A resource is there: its loop runs, and reads again."""
         if key in self._running:
             self._running[key][0].wake()
             return
         if self.closed:
             return
-        loop = Loop(key, self._world, self._steady_s)
+        loop = _LOOPS[key.kind](key, self._world, self._steady_s)
         passing = pass_after_pass(loop, self._turns, self._pace)
         # In a context of its own: Kopf's holds the event, with all of the resource.
         context = Context()
@@ -227,12 +238,13 @@ class Loops:
         self._world.telemetry.looked_after(key, lambda: self._late_s(loop))
         task.add_done_callback(lambda done: self._ended(key, done), context=context)
 
-    def listed(self, namespace: str, found: Collection[ObjectKey]) -> None:
-        """All SpeculativeDeployments were listed: each has a loop then, or is forgotten.
+    def listed(self, kind: Kind, namespace: str, found: Collection[ObjectKey]) -> None:
+        """All resources of a kind were listed: each has a loop then, or is forgotten.
 
         A loop that finds its resource gone forgets it, but not one that was ended before.
 
         Args:
+            kind: of them.
             namespace: in which they were; empty: anywhere.
             found: all of them.
         """
@@ -240,7 +252,7 @@ class Loops:
             if key not in self._running:
                 self.seen(key)
         for key in self._known.difference(self._running):
-            if namespace in {"", key.namespace}:
+            if key.kind == kind and namespace in {"", key.namespace}:
                 self._world.telemetry.forget(key)
                 self._world.shown.forget(key)
                 self._known.remove(key)

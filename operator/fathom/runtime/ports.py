@@ -28,7 +28,7 @@ from fathom.adapters.prometheus_sources import (
     SecretLogin,
 )
 from fathom.api.choices import MetricsSource
-from fathom.api.spec import MetricsSpec, PrometheusSpec
+from fathom.api.spec import PrometheusSpec, SourceSpec
 from fathom.cluster.kinds import ServedApis
 from fathom.cluster.observed import ObservedNode
 from fathom.cluster.observed_pods import ObservedPod
@@ -61,7 +61,7 @@ class World:
     """What watches have told of all children."""
     nodes: Callable[[], Awaitable[tuple[ObservedNode, ...]]]
     """The cluster's; empty: none may be seen."""
-    metrics_for: Callable[[MetricsSpec, str], MetricsPort]
+    metrics_for: Callable[[SourceSpec, str], MetricsPort]
     """By what a spec asks for, and its namespace."""
     completions: CompletionsPort
     fetches: FetchPort
@@ -127,7 +127,7 @@ class MetricsSources:
         self._logins: WeakValueDictionary[tuple[str, str], SecretLogin] = WeakValueDictionary()
         """By namespace, and what its resources ask for: kept by the readers that use them."""
 
-    def of(self, spec: MetricsSpec, namespace: str) -> MetricsPort:
+    def of(self, spec: SourceSpec, namespace: str) -> MetricsPort:
         """The reader that a spec's `metrics` asks for, in a namespace."""
         if choose(spec) is MetricsSource.PODS:
             return self._pods

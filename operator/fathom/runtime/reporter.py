@@ -9,21 +9,22 @@ from typing import Final
 import structlog
 
 from fathom.adapters.ports import KubeError
-from fathom.api import names
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
 from fathom.cluster.events import Event, EventPace, EventReason, Severity
 from fathom.cluster.manifest import Seen
-from fathom.cluster.snapshot import Objects
+from fathom.cluster.snapshot import Objects, TunedObjects
 from fathom.measurement.counters import UnreadPods
 from fathom.page.subject import PassReport
 from fathom.reconcile.applied import (
     Applied,
+    State,
     after_refused,
     after_written,
     guarded,
     status_step,
 )
 from fathom.reconcile.loop_state import LoopState
+from fathom.reconcile.operations import Patch
 from fathom.reconcile.status import as_written
 from fathom.reconcile.status_input import Findings
 from fathom.reconcile.step import after_kept, after_restart, without_spec
@@ -61,7 +62,7 @@ class Reporter:
         )
         self._world.shown.saw(objects.key, shown, findings.now_s)
 
-    def log_refused(self, error: KubeError, objects: Objects) -> None:
+    def log_refused(self, error: KubeError, objects: TunedObjects) -> None:
         """That the status was not taken."""
         key = objects.key
         self._world.telemetry.failed(key)
@@ -69,7 +70,7 @@ class Reporter:
             "status not written", namespace=key.namespace, name=key.name, error=error.message
         )
 
-    def log_unread(self, before: UnreadPods, after: UnreadPods, objects: Objects) -> None:
+    def log_unread(self, before: UnreadPods, after: UnreadPods, objects: TunedObjects) -> None:
         """Whose metrics cannot be read, where that is new."""
         key = objects.key
         if after.sentence and after.sentence != before.sentence:
@@ -79,23 +80,31 @@ class Reporter:
         elif before.sentence and not after.sentence:
             _log.info("metrics are read again", namespace=key.namespace, name=key.name)
 
-    async def emit(self, events: Sequence[Event], objects: Objects) -> None:
+    async def emit(self, events: Sequence[Event], objects: TunedObjects) -> None:
         """Post events, of each reason so many an hour at most; never raises."""
         now_s, known = self._world.clock.now_s(), literal_secrets(objects.resource)
         self._pace, let = self._pace.let_through(events, now_s)
         clean = [each.without(known) for each in let]
         await self._writer.emit(clean, objects.metadata, now_s, self._world.identity)
 
-    async def emit_losses(self, objects: Objects, keys: Sequence[str]) -> None:
-        """Say of what was learned and cannot be read that it is begun again."""
+    async def emit_losses(
+        self, objects: TunedObjects, keys: Sequence[str], config_map: str
+    ) -> None:
+        """Say of what was learned and cannot be read that it is begun again.
+
+        Args:
+            objects: the resource, as it was read.
+            keys: of what cannot be read.
+            config_map: in which that is.
+        """
         if keys:
             message = (
-                f"{' and '.join(keys)} of ConfigMap {names.tuning_config_map(objects.key.name)} "
+                f"{' and '.join(keys)} of ConfigMap {config_map} "
                 "cannot be read: what was learned there starts from scratch."
             )
             await self.emit([Event(Severity.WARNING, EventReason.STATE_RESET, message)], objects)
 
-    async def emit_old_read(self, read: int, acted_upon: int, objects: Objects) -> None:
+    async def emit_old_read(self, read: int, acted_upon: int, objects: TunedObjects) -> None:
         """That nothing is done, for an API server that does not catch up."""
         message = (
             f"the API server answers with generation {read} of this resource, and generation "
@@ -105,7 +114,7 @@ class Reporter:
         )
         await self.emit([Event(Severity.WARNING, EventReason.STALE_READ, message)], objects)
 
-    async def emit_crash(self, error: Exception, objects: Objects) -> None:
+    async def emit_crash(self, error: Exception, objects: TunedObjects) -> None:
         """An error of our own, where the user of the resource sees it."""
         message = (
             f"Fathom failed on this resource ({type(error).__name__}: {error}); what runs keeps "
@@ -133,12 +142,17 @@ class Performer:
             await self._reporter.emit([event], objects)
         if came.decided and came.document is not None:
             self._world.telemetry.depth(objects.key, came.document)
-        if came.nudges:
-            # Best effort: kubelets refresh by themselves in the end. Until a reconcile ends nobody
-            # looks at what the new depth does, so that an API server which hangs for each pod must
-            # not keep it.
-            await self._writer.attempt_all(came.nudges, NUDGES_S)
+        await self.nudge(came.nudges)
         return state
+
+    async def nudge(self, nudges: Sequence[Patch]) -> None:
+        """Have kubelets refresh a new depth document; they do so by themselves in the end.
+
+        Until a reconcile ends nobody sees what the new depth does, so that an API server which
+        hangs for each pod must not keep it.
+        """
+        if nudges:
+            await self._writer.attempt_all(nudges, NUDGES_S)
 
     async def keep(self, state: LoopState, objects: Objects, now_s: float) -> LoopState:
         """Write what should survive a restart, where there is no spec to carry out.
@@ -152,12 +166,18 @@ class Performer:
         return after_kept(state, operations, outcome, now_s)
 
     async def report(
-        self, state: LoopState, findings: Findings, objects: Objects
-    ) -> tuple[LoopState, float, tuple[Event, ...]]:
+        self, state: State, new: ReportedStatus, objects: TunedObjects, now_s: float
+    ) -> tuple[State, float, tuple[Event, ...]]:
         """Write the status if it says something new, or was not written for ten minutes.
 
         One that the API server does not take is tried again, less and less often; nothing else
         waits for it, since depth and pods need no status.
+
+        Args:
+            state: what is remembered.
+            new: the status as it should be.
+            objects: the resource, as it was read.
+            now_s: Unix seconds.
 
         Returns:
             What is remembered; seconds after which it should be written, where it says something
@@ -167,17 +187,16 @@ class Performer:
         Raises:
             KubeError: 404 or 409: the resource is gone, or is not what the status is about.
         """
-        now_s, due = findings.now_s, status_step(state, findings, objects)
-        self._reporter.show(due.status, findings, objects, due.state.tuner)
-        if due.wait_s > 0:
-            return due.state, due.wait_s, ()
+        state, wait_s = status_step(state, new, objects.status, now_s)
+        if wait_s > 0:
+            return state, wait_s, ()
         try:
-            written = await self._writer.status(as_written(due.status), Seen.of(objects.resource))
+            written = await self._writer.status(as_written(new), Seen.of(objects.resource))
         except KubeError as error:
             if error.outdated or error.gone:
                 raise
-            state, retry, events = after_refused(due.state, error.message, now_s)
+            state, retry, events = after_refused(state, objects.key.kind, error.message, now_s)
             self._reporter.log_refused(error, objects)
             return state, retry.pause_s, events
-        state, events = after_written(due.state, due.status, written, objects, now_s=now_s)
+        state, events = after_written(state, new, written, objects, now_s=now_s)
         return state, NEVER_S, events

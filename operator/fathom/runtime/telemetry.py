@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fathom.api.conditions import AlarmKind, ConditionType, Reason
-from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
+from fathom.api.status import GainedStatus, ReportedStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument
 from fathom.times import is_over, unix_seconds
@@ -18,7 +18,7 @@ _PRESENT_WINDOWS: Final = 4.0
 _NOTHING_GAINED: Final = GainedStatus(since="")
 
 
-def _utilization(status: SpeculativeDeploymentStatus, now_s: float) -> str:
+def _utilization(status: ReportedStatus, now_s: float) -> str:
     """Empty: unknown. `status.measured` is the last window with traffic, however long ago."""
     tuning, measured = status.condition(ConditionType.TUNING), status.measured
     if tuning is not None and tuning.reason == Reason.NO_TRAFFIC:
@@ -36,7 +36,7 @@ def _shown(number: int | None) -> str:
     return "" if number is None else str(number)
 
 
-_Number = Callable[[SpeculativeDeploymentStatus, float], str]
+_Number = Callable[[ReportedStatus, float], str]
 """Takes a status and the time (Unix seconds). Empty: unknown."""
 _NUMBERS: Final[tuple[tuple[str, str, _Number], ...]] = (
     (
@@ -84,6 +84,15 @@ _NUMBERS: Final[tuple[tuple[str, str, _Number], ...]] = (
 _Metric = TypeVar("_Metric", Counter, Gauge)
 
 
+def _labels(key: ObjectKey) -> tuple[str, str, str]:
+    """Of each series of a resource: two kinds may have one name."""
+    return key.kind.kind, key.namespace, key.name
+
+
+def _by_name(key: ObjectKey) -> dict[str, str]:
+    return dict(zip(("resource", "namespace", "name"), _labels(key), strict=True))
+
+
 class Telemetry:
     """One registry per operator, so that two in one process do not collide."""
 
@@ -91,7 +100,7 @@ class Telemetry:
         self.registry = CollectorRegistry()
         self._seconds = Histogram(
             "fathom_reconcile_seconds",
-            "Time that one reconcile of one SpeculativeDeployment takes.",
+            "Time that one reconcile of one resource takes.",
             registry=self.registry,
             buckets=_BUCKETS,
         )
@@ -141,7 +150,7 @@ class Telemetry:
 
     def _of_a_resource(self, kind: type[_Metric], name: str, text: str, *labels: str) -> _Metric:
         """A metric with a series, or one for each value of these labels, for each resource."""
-        metric = kind(name, text, ["namespace", "name", *labels], registry=self.registry)
+        metric = kind(name, text, ["resource", "namespace", "name", *labels], registry=self.registry)
         self._of_resources.append(metric)
         return metric
 
@@ -152,26 +161,26 @@ class Telemetry:
             yield
 
     def failed(self, key: ObjectKey) -> None:
-        self._errors.labels(key.namespace, key.name).inc()
+        self._errors.labels(*_labels(key)).inc()
 
     def decided(self, key: ObjectKey, action: str, reason: str) -> None:
-        self._decisions.labels(key.namespace, key.name, action, reason).inc()
+        self._decisions.labels(*_labels(key), action, reason).inc()
 
     def wrote(self, key: ObjectKey, kind: str, verb: str) -> None:
-        self._writes.labels(key.namespace, key.name, kind, verb).inc()
+        self._writes.labels(*_labels(key), kind, verb).inc()
 
     def alarms(self, key: ObjectKey, standing: Collection[AlarmKind]) -> None:
         for kind in AlarmKind:
-            self._alarms.labels(key.namespace, key.name, kind).set(kind in standing)
+            self._alarms.labels(*_labels(key), kind).set(kind in standing)
 
     def depth(self, key: ObjectKey, document: DepthDocument) -> None:
         if not document.schedule:
             return
-        labels = (key.namespace, key.name)
+        labels = _labels(key)
         self._depth.labels(*labels, "smallest").set(document.schedule[0].depth)
         self._depth.labels(*labels, "largest").set(document.schedule[-1].depth)
 
-    def reported(self, key: ObjectKey, status: SpeculativeDeploymentStatus, now_s: float) -> None:
+    def reported(self, key: ObjectKey, status: ReportedStatus, now_s: float) -> None:
         """Show what one pass has to say, whether or not the API server takes it.
 
         Args:
@@ -179,7 +188,7 @@ class Telemetry:
             status: as it is reported.
             now_s: Unix seconds.
         """
-        resource = (key.namespace, key.name)
+        resource = _labels(key)
         stand: set[tuple[str, str, str]] = {
             (each.type, each.status, each.reason) for each in status.conditions
         }
@@ -194,8 +203,7 @@ class Telemetry:
                 value = float(number(status, now_s))
             except ValueError:
                 # It is not known; or it was read of the cluster, where others may have written it.
-                labels = {"namespace": key.namespace, "name": key.name}
-                self._numbers[name].remove_by_labels(labels)
+                self._numbers[name].remove_by_labels(_by_name(key))
             else:
                 self._numbers[name].labels(*resource).set(value)
 
@@ -205,10 +213,10 @@ class Telemetry:
 
     def looked_after(self, key: ObjectKey, overdue_s: Callable[[], float]) -> None:
         """Show how late the next pass over a resource is, as it says at each scrape."""
-        self._overdue.labels(key.namespace, key.name).set_function(overdue_s)
+        self._overdue.labels(*_labels(key)).set_function(overdue_s)
 
     def forget(self, key: ObjectKey) -> None:
         """Drop the series of a resource that is gone."""
         self._shown.pop(key, None)
         for metric in self._of_resources:
-            metric.remove_by_labels({"namespace": key.namespace, "name": key.name})
+            metric.remove_by_labels(_by_name(key))

@@ -8,9 +8,8 @@ import structlog
 from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError, KubePort
-from fathom.api import names
 from fathom.cluster.events import Event, event_manifest
-from fathom.cluster.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.cluster.kinds import EVENT, ObjectKey
 from fathom.cluster.manifest import Manifest, Meta, Seen
 from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
 from fathom.reconcile.write_retries import Outcome
@@ -24,7 +23,7 @@ _log: Final = structlog.get_logger(__name__)
 
 
 class Writer:
-    """Writes for one SpeculativeDeployment, and counts what it wrote."""
+    """Writes for one resource, and counts what it wrote."""
 
     def __init__(
         self, kube: KubePort, children: ChildCache, key: ObjectKey, telemetry: Telemetry
@@ -79,14 +78,15 @@ class Writer:
         Raises:
             KubeError: it could not be written; 404 means that the resource is gone.
         """
+        kind = self._key.kind
         manifest: Manifest = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
             "metadata": {"name": self._key.name, "namespace": self._key.namespace},
             "status": dict(status),
         }
-        after = await self._kube.apply(SPECULATIVE_DEPLOYMENT, manifest, seen, subresource="status")
-        self._count(names.KIND, "status")
+        after = await self._kube.apply(kind, manifest, seen, subresource="status")
+        self._count(kind.kind, "status")
         return after
 
     async def attempt(self, operation: Operation) -> bool:
@@ -131,7 +131,7 @@ class Writer:
         for event in events:
             self._log.info("event", reason=event.reason, message=event.message, now_s=now_s)
             try:
-                await self._kube.create(EVENT, event_manifest(event, about, now_s, reporter))
+                await self._kube.create(EVENT, event_manifest(event, self._key.kind, about, now_s=now_s, reporter=reporter))
                 self._count(EVENT.kind, "create")
             except KubeError as error:
                 self._log.warning("event not posted", error=error.message)

@@ -7,7 +7,7 @@ from typing import Final
 
 from fathom.api.choices import AdaptiveVerification, Objective, Switch, TuningMode
 from fathom.api.conditions import Reason
-from fathom.api.spec import SpeculationSpec
+from fathom.api.spec import SpeculationSpec, TuningGoals
 from fathom.engine.depth import DepthDocument
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.alarms.alarm import Alarm
@@ -195,18 +195,53 @@ def settings_from(
         max_batch: the engine's `--max-num-seqs`.
         named: the depths that the engine has; None: all.
     """
-    tuning, slo = speculation.tuning, speculation.tuning.tpot_milliseconds
-    return Settings(
-        mode=tuning.mode,
-        objective=tuning.objective,
-        tpot_slo_seconds=None if slo is None else slo / _MILLISECONDS_PER_SECOND,
-        window_seconds=tuning.window_seconds,
-        min_gain=tuning.min_gain_percent / _PERCENT,
-        probing=tuning.probing is Switch.ENABLED,
+    return settings_with(
+        speculation.tuning,
+        speculation.tuning.mode,
         tokens=speculation.tokens,
         min_tokens=speculation.min_tokens,
         max_tokens=speculation.effective_max_tokens,
         max_batch=max_batch,
-        named=None if named is None else frozenset(named),
+        named=named,
         drafts_are_cut=speculation.adaptive_verification is AdaptiveVerification.ENABLED,
+    )
+
+
+def settings_with(
+    goals: TuningGoals,
+    mode: TuningMode,
+    *,
+    tokens: int,
+    min_tokens: int,
+    max_tokens: int,
+    max_batch: int,
+    named: Iterable[int] | None,
+    drafts_are_cut: bool = False,
+) -> Settings:
+    """The user's wishes in the tuner's units.
+
+    Args:
+        goals: what depth is chosen for.
+        mode: whether it is changed.
+        tokens: the user's own depth.
+        min_tokens: the shallowest that may be.
+        max_tokens: the deepest.
+        max_batch: the engine's `--max-num-seqs`.
+        named: the depths that the engine has; None: all.
+        drafts_are_cut: whether fewer drafts are verified than are made.
+    """
+    slo = goals.tpot_milliseconds
+    return Settings(
+        mode=mode,
+        objective=goals.objective,
+        tpot_slo_seconds=None if slo is None else slo / _MILLISECONDS_PER_SECOND,
+        window_seconds=goals.window_seconds,
+        min_gain=goals.min_gain_percent / _PERCENT,
+        probing=goals.probing is Switch.ENABLED,
+        tokens=tokens,
+        min_tokens=min_tokens,
+        max_tokens=max_tokens,
+        max_batch=max_batch,
+        named=None if named is None else frozenset(named),
+        drafts_are_cut=drafts_are_cut,
     )

@@ -7,6 +7,7 @@ import pytest
 from pydantic import JsonValue, TypeAdapter
 
 from fathom.api.newer_release import read_known
+from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.snapshot import status_in
 
 
@@ -75,7 +76,7 @@ def test_a_condition_of_a_later_kind_does_not_cost_the_status() -> None:
         "tuning": {"summary": "Auto/AtBest"},
         "quality": {"requestId": "one", "at": "then", "result": "NearlyLossless"},
     }
-    found = status_in({"status": status})
+    found = status_in({"status": status}, SpeculativeDeploymentStatus)
     assert found is not None
     assert [each.type for each in found.conditions] == ["Ready", "DraftMismatch"]
     assert found.tuning.summary == "Auto/AtBest"

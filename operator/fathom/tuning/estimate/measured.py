@@ -1,5 +1,6 @@
 """What people are shown of the last window; nothing is decided by it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -9,6 +10,8 @@ from fathom.measurement.counters import Cell, CellCounts, StepKind
 from fathom.measurement.deltas import PodDelta, pooled_cells, pooled_drafts
 from fathom.tuning.estimate.acceptance_length import trials
 
+_OF_ONE_DEPTH: Final = 0.02
+"""Share by which drafts may be shorter than the depth on average: a request's last one is cut."""
 LATELY_WINDOWS: Final = 2.0
 """Whose last window with data ended so many windows before the newest one's does not serve now."""
 
@@ -66,7 +69,7 @@ def measure(
         mean_batch=sum(c.scheduled_requests for c in cells.values()) / steps if steps else None,
         acceptance_length=1 + accepted / drafted if drafted else None,
         acceptance_rate=accepted / proposed if proposed and by_position else None,
-        survival=_survival(deltas) if by_position else (),
+        survival=(_survival(deltas) if cells else _by_position(deltas)) if by_position else (),
         tpot_seconds=(
             sum(each.engine.tpot_seconds_sum for each in deltas) / answered if answered else None
         ),
@@ -151,6 +154,21 @@ def _mean_survival(parts: Sequence[Measured], drafts: Sequence[float]) -> tuple[
     columns = zip_longest(*(each.survival for each in parts))
     means = (_mean(column, drafts) for column in columns)
     return tuple(each for each in means if each is not None)
+
+
+def _by_position(deltas: Sequence[PodDelta]) -> tuple[float, ...]:
+    """By vLLM's own counters, which do not know of which depth a draft was.
+
+    Empty where depth varied: then later positions have fewer drafts than all.
+    """
+    drafts = sum(each.engine.drafts for each in deltas)
+    proposed = sum(each.engine.draft_tokens for each in deltas)
+    accepted = Counter[float]()
+    for each in deltas:
+        accepted.update(dict(each.positions))
+    if drafts <= 0 or abs(proposed / drafts - len(accepted)) > _OF_ONE_DEPTH * len(accepted):
+        return ()
+    return tuple(accepted[position] / drafts for position in sorted(accepted))
 
 
 def _survival(deltas: Sequence[PodDelta]) -> tuple[float, ...]:

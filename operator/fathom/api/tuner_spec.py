@@ -1,0 +1,140 @@
+"""What users write: the spec of a SpeculationTuner, v1alpha1, and the rules across its fields."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from fathom.api.base import ApiModel, Texts
+from fathom.api.choices import Objective, TunerMode
+from fathom.api.metrics_rules import METRICS_RULES
+from fathom.api.problem import Rule
+from fathom.api.spec import MAX_TOKENS_LIMIT, SourceSpec, TuningGoals
+
+
+class Operator(StrEnum):
+    """How a label is compared: Kubernetes' own."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+class LabelRequirement(ApiModel):
+    """One requirement of a label selector."""
+
+    key: Annotated[str, Field(min_length=1, max_length=317)]
+    """The label."""
+    operator: Operator
+    """How it is compared."""
+    values: Annotated[tuple[Annotated[str, Field(max_length=63)], ...], Field(max_length=64)] = ()
+    """With In and NotIn: what it is compared with."""
+
+
+class PodSelector(ApiModel):
+    """Which pods, of this namespace: a label selector, as Kubernetes has it."""
+
+    match_labels: Annotated[Texts, Field(max_length=16)] = Field(default_factory=dict)
+    """Labels that the pods have."""
+    match_expressions: Annotated[tuple[LabelRequirement, ...], Field(max_length=16)] = ()
+    """More that their labels have to fulfil."""
+
+    def __str__(self) -> str:
+        """As an API server takes it."""
+        equal = [f"{label}={value}" for label, value in sorted(self.match_labels.items())]
+        return ",".join((*equal, *map(_requirement, self.match_expressions)))
+
+
+def _requirement(each: LabelRequirement) -> str:
+    match each.operator:
+        case Operator.EXISTS:
+            return each.key
+        case Operator.DOES_NOT_EXIST:
+            return f"!{each.key}"
+        case Operator.IN:
+            return f"{each.key} in ({','.join(each.values)})"
+        case Operator.NOT_IN:
+            return f"{each.key} notin ({','.join(each.values)})"
+
+
+class TunerMetricsSpec(SourceSpec):
+    """Where measurements come from."""
+
+    port: Annotated[int, Field(ge=1, le=65_535)] = 8000
+    """Port of the pods' /metrics: vLLM's own."""
+
+
+class TunerTuningSpec(TuningGoals):
+    """How depth follows the traffic."""
+
+    mode: TunerMode = TunerMode.ADVISE
+    """Advise writes nothing, and says what it would do; Auto changes depth, where it is live."""
+
+
+class SpeculationTunerSpec(ApiModel):
+    """vLLM pods that somebody else started, and how deep they are to speculate."""
+
+    selector: PodSelector
+    """The pods, in this namespace. It cannot be changed: make another SpeculationTuner."""
+    container: Annotated[str, Field(max_length=63)] = ""
+    """The container in which vLLM runs; empty: the one that mounts the depth document, or else the
+    only one, `vllm`, `main` or `modelserver`."""
+    tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS_LIMIT)] | None = None
+    """Your own depth, against which every change is judged, and to which all goes back; absent: the
+    one that the engines say they were started with."""
+    min_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS_LIMIT)] = 1
+    """The shallowest the tuner may go; 0 allows it to stop speculating."""
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS_LIMIT)] | None = None
+    """The deepest the tuner may go; absent: the deepest that all engines were started for."""
+    metrics: TunerMetricsSpec = TunerMetricsSpec()
+    tuning: TunerTuningSpec = TunerTuningSpec()
+
+
+def _some_pods(selector: PodSelector) -> bool:
+    return bool(selector.match_labels or selector.match_expressions)
+
+
+def _values_where_compared(selector: PodSelector) -> bool:
+    compared = {Operator.IN, Operator.NOT_IN}
+    return all((each.operator in compared) == bool(each.values) for each in selector.match_expressions)
+
+
+TUNER_RULES: Final[tuple[Rule[SpeculationTunerSpec], ...]] = (
+    Rule(
+        field="selector",
+        message="an empty selector would be every pod of the namespace: name a label.",
+        cel="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) "
+        "|| size(self.selector.matchExpressions) > 0",
+        holds=lambda spec: _some_pods(spec.selector),
+    ),
+    Rule(
+        field="selector.matchExpressions",
+        message="In and NotIn need values; Exists and DoesNotExist take none.",
+        cel="self.selector.matchExpressions.all(e, "
+        "(e.operator in ['In', 'NotIn']) == (size(e.values) > 0))",
+        holds=lambda spec: _values_where_compared(spec.selector),
+    ),
+    Rule(
+        field="tokens",
+        message="tokens must lie between minTokens and maxTokens.",
+        cel="!has(self.tokens) || (self.tokens >= self.minTokens "
+        "&& (!has(self.maxTokens) || self.tokens <= self.maxTokens))",
+        holds=lambda spec: spec.tokens is None
+        or spec.min_tokens <= spec.tokens <= (spec.max_tokens or MAX_TOKENS_LIMIT),
+    ),
+    Rule(
+        field="maxTokens",
+        message="maxTokens must be at least minTokens.",
+        cel="!has(self.maxTokens) || self.maxTokens >= self.minTokens",
+        holds=lambda spec: spec.max_tokens is None or spec.max_tokens >= spec.min_tokens,
+    ),
+    Rule(
+        field="tuning.tpotMilliseconds",
+        message="objective Goodput needs tpotMilliseconds.",
+        cel="self.tuning.objective != 'Goodput' || has(self.tuning.tpotMilliseconds)",
+        holds=lambda spec: spec.tuning.objective is not Objective.GOODPUT
+        or spec.tuning.tpot_milliseconds is not None,
+    ),
+    *METRICS_RULES,
+)

@@ -1,0 +1,120 @@
+"""What the tuner is told of pods that somebody else started. Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fathom.api.choices import TuningMode
+from fathom.api.tuner_status import Level
+from fathom.attach.evidence import PodEvidence
+from fathom.cluster.snapshot import SelectedObjects
+from fathom.engine.depth import DepthDocument, depth_at, flat, nearest_depth
+from fathom.engine.report import EngineReport
+from fathom.reconcile.annotations import pause_of, pinned_depth
+from fathom.tuner_resource import SpeculationTuner
+from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot, settings_with
+from fathom.tuning.learned_state import TuningState
+
+_BATCH_OF_OLD: Final = 256
+"""Where nothing tells how many requests an engine takes at a time: vLLM's own least."""
+
+
+def tuning_snapshot(
+    tuner: SpeculationTuner,
+    objects: SelectedObjects,
+    found: Sequence[PodEvidence],
+    state: TuningState,
+    *,
+    now_s: float,
+    document_written_at_s: float,
+    document_before: DepthDocument | None,
+) -> TuningSnapshot:
+    """Everything the tuner may know.
+
+    Args:
+        tuner: whose pods.
+        objects: what the cluster holds.
+        found: the pods to judge by, which are alike; one at least.
+        state: what was learned.
+        now_s: Unix seconds.
+        document_written_at_s: the same, of the depth document.
+        document_before: what was in force before there was none in the cluster; None: not known.
+    """
+    missing, live = found[0].missing, found[0].level is Level.LIVE
+    settings = settings_of(tuner, found)
+    document = objects.depth
+    if document is None and not (live and settings.mode is TuningMode.AUTO):
+        # No document is written before mode Auto may act: the engines run as they were started.
+        document = DepthDocument(generation=0, schedule=flat(settings.tokens, settings.max_batch))
+    return TuningSnapshot(
+        now_s=now_s,
+        settings=settings,
+        pods=tuple(_tuned_pod(each, now_s) for each in found),
+        document=document,
+        document_written_at_s=document_written_at_s,
+        live_refusal=None if missing is None else (missing.reason, missing.sentence),
+        state=state,
+        document_before=document_before,
+        # What brings pods to rest is a write, and without live depth nothing is written.
+        read=live,
+        gpus=_gpus(found[0].report),
+        paused=pause_of(objects.metadata.annotations),
+    )
+
+
+def settings_of(tuner: SpeculationTuner, found: Sequence[PodEvidence]) -> Settings:
+    """What the user asks for, in the tuner's units, within what these engines have."""
+    spec, reports = tuner.spec, [each.report for each in found]
+    own = {frozenset(each.depths) for each in reports if each.depths}
+    named = frozenset.intersection(*own) if own else None
+    deepest = spec.max_tokens or max(named or {_deepest(found)})
+    tokens = spec.tokens or _startup_depth(found)
+    allowed = [each for each in sorted(named or ()) if spec.min_tokens <= each <= deepest]
+    if named:
+        tokens = nearest_depth(tokens, allowed or sorted(named))
+    return settings_with(
+        spec.tuning,
+        TuningMode(spec.tuning.mode.value),
+        tokens=tokens,
+        min_tokens=min(spec.min_tokens, tokens),
+        max_tokens=max(deepest, tokens),
+        max_batch=max(_largest_batch(each) for each in found),
+        named=named,
+    )
+
+
+def _largest_batch(each: PodEvidence) -> int:
+    counted = each.counters.cells if each.counters is not None else ()
+    return each.report.max_num_seqs or max((cell.batch_le for cell in counted), default=_BATCH_OF_OLD)
+
+
+def _startup_depth(found: Sequence[PodEvidence]) -> int:
+    """The depth that most batches have with which these engines were started."""
+    report = found[0].report
+    return depth_at(report.schedule, 1) if report.schedule else _deepest(found)
+
+
+def _deepest(found: Sequence[PodEvidence]) -> int:
+    """The largest depth that these engines draft: as they say, or as their drafts are long."""
+    depths = [max(each.report.depths) for each in found if each.report.depths]
+    if depths:
+        return max(1, *depths)
+    engines = [each.counters.engine for each in found if each.counters is not None]
+    drafts = sum(each.drafts for each in engines)
+    return max(1, round(sum(each.draft_tokens for each in engines) / drafts)) if drafts else 1
+
+
+def _gpus(report: EngineReport) -> int:
+    ranks = (report.tensor_parallel or 1) * (report.pipeline_parallel or 1)
+    return report.devices or ranks
+
+
+def _tuned_pod(each: PodEvidence, now_s: float) -> TunedPod:
+    pod, since = each.pod, each.pod.ready_since_s
+    named = each.report.depths
+    return TunedPod(
+        name=pod.name,
+        ready=pod.ready,
+        ready_for_s=0.0 if since is None else max(0.0, now_s - since),
+        pinned_depth=pinned_depth(pod, named) if named else None,
+        counters=each.counters,
+    )
