@@ -181,13 +181,15 @@ krew-archive: setup ## The archive of `kubectl fathom` for krew, on the platform
 rbac-mutants: local-build ## Take each of the operator's rights away: does anything miss it? (minutes)
 	@PYTHONPATH=tests $(BIN)/python -m rights $(ARGS)
 
-GENERATED := crds charts/fathom/files/crds charts/fathom/README.md deploy/kustomize docs/api.md docs/alarms.md \
+GENERATED := crds charts/fathom/files/crds charts/fathom/README.md deploy/kustomize docs/api.md docs/api-tuner.md docs/alarms.md \
 	docs/tuning-constants.md docs/rules.md docs/schemas operator/fathom/manifests/pod_schema.json packaging/operatorhub
 
 regenerate: setup ## Regenerate everything generated
 	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
-	@cp crds/fathom.dev_speculativedeployments.yaml charts/fathom/files/crds/
+	@$(BIN)/fathom crd SpeculationTuner > crds/fathom.dev_speculationtuners.yaml
+	@cp crds/fathom.dev_*.yaml charts/fathom/files/crds/
 	@$(BIN)/python -m generators.api_reference > docs/api.md
+	@$(BIN)/python -m generators.api_reference SpeculationTuner > docs/api-tuner.md
 	@$(BIN)/python -m generators.pod_schema > operator/fathom/manifests/pod_schema.json
 	@$(BIN)/python -m generators.alarm_reference > docs/alarms.md
 	@$(BIN)/python -m generators.tuning_constants > docs/tuning-constants.md

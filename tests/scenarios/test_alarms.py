@@ -52,7 +52,7 @@ def events(harness: LoopHarness) -> list[tuple[str, str, str]]:
 
 
 def metric(harness: LoopHarness, kind: AlarmKind) -> float | None:
-    labels = {"namespace": "llm", "name": "kimi", "alarm": kind.value}
+    labels = {"resource": KEY.kind.kind, "namespace": "llm", "name": "kimi", "alarm": kind.value}
     return harness.world.telemetry.registry.get_sample_value("fathom_alarm", labels)
 
 

@@ -8,24 +8,32 @@ from typing import cast
 from pydantic import JsonValue
 
 from fathom.api.crd import custom_resource_definition
-from fathom.api.names import API_VERSION, KIND, SHORT_NAMES
+from fathom.api.names import API_VERSION, KIND
 
 Schema = Mapping[str, JsonValue]
 
-_HEAD = f"""# API reference
 
-`{API_VERSION}`, kind `{KIND}`, short names {", ".join(f"`{name}`" for name in SHORT_NAMES)}.
+
+def _head(definition: Schema) -> str:
+    names = _mapping(definition["names"])
+    short = cast("list[str]", names["shortNames"])
+    listed = ", ".join(f"`{name}`" for name in short)
+    several = "short names" if len(short) > 1 else "short name"
+    return f"""# {names["kind"]}
+
+`{API_VERSION}`, kind `{names["kind"]}`, {several} {listed}.
 Generated from the CRD by `make regenerate`; the same is in
-`kubectl explain sd --recursive`.
+`kubectl explain {short[-1]} --recursive`.
 """
 
 
-def reference() -> str:
-    """The whole page."""
-    (version,) = cast("list[Schema]", _mapping(custom_resource_definition()["spec"])["versions"])
+def reference(kind: str) -> str:
+    """The whole page of a kind."""
+    definition = _mapping(custom_resource_definition(kind)["spec"])
+    (version,) = cast("list[Schema]", definition["versions"])
     root = _mapping(_mapping(version["schema"])["openAPIV3Schema"])
     properties = {name: _mapping(child) for name, child in _mapping(root["properties"]).items()}
-    sections = [_HEAD]
+    sections = [_head(definition)]
     for name in ("spec", "status"):
         sections += _sections(name, properties[name])
     sections.append(_rules(properties["spec"], root))
@@ -57,7 +65,7 @@ def _sections(path: str, schema: Schema) -> Iterator[str]:
 
 def _rules(spec: Schema, root: Schema) -> str:
     rules = cast("list[Schema]", spec["x-kubernetes-validations"])
-    of_new = cast("list[Schema]", root["x-kubernetes-validations"])
+    of_new = cast("list[Schema]", root.get("x-kubernetes-validations", []))
     lines = ["## Rules across fields", "", "| about | refused with |", "|---|---|"]
     lines += [f"| `spec{rule['fieldPath']}` | {_flat(rule['message'])} |" for rule in rules]
     for rule in of_new:
@@ -106,4 +114,4 @@ def _mapping(value: JsonValue) -> Schema:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference())
+    sys.stdout.write(reference(sys.argv[1] if len(sys.argv) > 1 else KIND))

@@ -8,7 +8,7 @@ Lifecycle Manager installs what Helm installs. Why it is so: docs/design/0038.
 import base64
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,10 @@ from local_cluster.kube import Object
 REPOSITORY: Final = Path(__file__).parents[2]
 CHART: Final = REPOSITORY / "charts" / "fathom"
 ICON: Final = REPOSITORY / "packaging" / "operatorhub" / "icon.svg"
-CRD_FILE: Final = f"{names.GROUP}_{names.PLURAL}.yaml"
+CRD_FILES: Final = {
+    names.KIND: f"{names.GROUP}_{names.PLURAL}.yaml",
+    names.TUNER_KIND: f"{names.GROUP}_{names.TUNER_PLURAL}.yaml",
+}
 PACKAGE: Final = "fathom"
 CHANNEL: Final = "candidate"
 SOURCE: Final = "https://github.com/fathom-dev/fathom"
@@ -78,6 +81,46 @@ STATUS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """A kind that the operator brings, for consoles."""
+
+    kind: str
+    title: str
+    spec: Sequence[Descriptor]
+    status: Sequence[Descriptor]
+    resources: Sequence[str]
+    """Kinds of what is made for it."""
+
+
+OWNED: Final = (
+    Owned(
+        kind=names.KIND,
+        title="Speculative deployment",
+        spec=SPEC,
+        status=STATUS,
+        resources=("Deployment", "Service", "ConfigMap"),
+    ),
+    Owned(
+        kind=names.TUNER_KIND,
+        title="Speculation tuner",
+        spec=(
+            Descriptor("tokens", "Speculative tokens"),
+            Descriptor("tuning.mode", "Tuning mode"),
+        ),
+        status=(
+            Descriptor("conditions", "Conditions", "urn:alm:descriptor:io.kubernetes.conditions"),
+            Descriptor("readable", "Readable pods"),
+            Descriptor("level", "What can be done"),
+            Descriptor("reason", "What to know first"),
+            Descriptor("depth.summary", "Depth in force"),
+            Descriptor("measured.acceptanceLength", "Acceptance length"),
+        ),
+        resources=("ConfigMap",),
+    ),
+)
+
+
 def bundle() -> Mapping[str, str]:
     """Every generated file of the bundle, by its path there.
 
@@ -89,7 +132,7 @@ def bundle() -> Mapping[str, str]:
     _know_all(objects)
     manifests = {
         f"{PACKAGE}.clusterserviceversion.yaml": _cluster_service_version(objects),
-        CRD_FILE: custom_resource_definition(),
+        **{file: custom_resource_definition(kind) for kind, file in CRD_FILES.items()},
     }
     for each in objects:
         if each["kind"] in _AS_THEY_ARE:
@@ -175,7 +218,7 @@ def _cluster_service_version(objects: Iterable[Object]) -> Object:
                 {"type": kind, "supported": kind == "AllNamespaces"}
                 for kind in ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
             ],
-            "customresourcedefinitions": {"owned": [_owned()]},
+            "customresourcedefinitions": {"owned": [_owned(each) for each in OWNED]},
             "install": {
                 "strategy": "deployment",
                 "spec": {
@@ -194,24 +237,22 @@ def _cluster_service_version(objects: Iterable[Object]) -> Object:
     }
 
 
-def _owned() -> Object:
-    """The kind as consoles show it, in the words of the CRD."""
-    crd: Object = custom_resource_definition()
+def _owned(owned: Owned) -> Object:
+    """A kind as consoles show it, in the words of the CRD."""
+    crd: Object = custom_resource_definition(owned.kind)
     (version,) = crd["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]
     return {
         "name": crd["metadata"]["name"],
         "version": version["name"],
         "kind": crd["spec"]["names"]["kind"],
-        "displayName": "Speculative deployment",
+        "displayName": owned.title,
         "description": schema["description"],
         "resources": [
-            {"kind": "Deployment", "version": "v1", "name": ""},
-            {"kind": "Service", "version": "v1", "name": ""},
-            {"kind": "ConfigMap", "version": "v1", "name": ""},
+            {"kind": each, "version": "v1", "name": ""} for each in owned.resources
         ],
-        "specDescriptors": [_described(each, schema, "spec") for each in SPEC],
-        "statusDescriptors": [_described(each, schema, "status") for each in STATUS],
+        "specDescriptors": [_described(each, schema, "spec") for each in owned.spec],
+        "statusDescriptors": [_described(each, schema, "status") for each in owned.status],
     }
 
 

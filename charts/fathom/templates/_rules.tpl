@@ -2,10 +2,10 @@
 {{- define "fathom.rules" -}}
 # What users ask for is read, never written; what became of it goes to the status.
 - apiGroups: [fathom.dev]
-  resources: [speculativedeployments]
+  resources: [speculativedeployments, speculationtuners]
   verbs: [get, list, watch]
 - apiGroups: [fathom.dev]
-  resources: [speculativedeployments/status]
+  resources: [speculativedeployments/status, speculationtuners/status]
   verbs: [patch]
 # The children. A server-side apply is a patch that also asks for create where nothing is there yet;
 # what is not deleted here goes with its owner.

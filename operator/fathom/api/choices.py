@@ -9,13 +9,6 @@ class TuningMode(StrEnum):
     STATIC = "Static"
 
 
-class TunerMode(StrEnum):
-    """As `TuningMode`, of pods that somebody else started: to leave them alone needs no tuner."""
-
-    AUTO = "Auto"
-    ADVISE = "Advise"
-
-
 class Actuation(StrEnum):
     """Nobody reads which it is; both stay for manifests that name one (docs/design/0027)."""
 

@@ -1,16 +1,21 @@
 """Generates the CustomResourceDefinition from the models. `make verify` keeps `crds/` in step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from pydantic import JsonValue
 
 from fathom.api import names
+from fathom.api.base import ApiModel
 from fathom.api.cel_rules import CREATION_RULES, RULES
 from fathom.api.names import LONGEST_NAME, NAME_PATTERN
+from fathom.api.problem import Rule
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.tuner_spec import TUNER_RULES, SpeculationTunerSpec
+from fathom.api.tuner_status import SpeculationTunerStatus
 
 Schema = dict[str, JsonValue]
 
@@ -33,7 +38,8 @@ _KEPT: Final = (
     "x-kubernetes-preserve-unknown-fields",
 )
 
-_COLUMNS: Final[tuple[tuple[str, str, str, int], ...]] = (
+_Columns = tuple[tuple[str, str, str, int], ...]
+_DEPLOYMENT_COLUMNS: Final[_Columns] = (
     ("Ready", "string", ".status.ready", 0),
     ("Reason", "string", ".status.reason", 0),
     ("Depth", "string", ".status.depth.summary", 0),
@@ -48,86 +54,150 @@ _COLUMNS: Final[tuple[tuple[str, str, str, int], ...]] = (
     ("Actuation", "string", ".status.engine.actuation", 1),
     ("Tok/s", "integer", ".status.measured.tokensPerSecond", 1),
 )
+_TUNER_COLUMNS: Final[_Columns] = (
+    ("Pods", "string", ".status.readable", 0),
+    ("Level", "string", ".status.level", 0),
+    ("Reason", "string", ".status.reason", 0),
+    ("Depth", "string", ".status.depth.summary", 0),
+    ("Accept", "string", ".status.measured.acceptanceLength", 0),
+    ("Gain", "string", ".status.measured.gainPercent", 0),
+    ("Tuning", "string", ".status.tuning.summary", 0),
+    ("Watched", "date", ".status.lastReconcileTime", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Tok/s", "integer", ".status.measured.tokensPerSecond", 1),
+)
 
 
-def custom_resource_definition() -> Schema:
-    """The CRD as a plain object, ready to be written as YAML."""
-    spec = _structural(SpeculativeDeploymentSpec)
-    spec["x-kubernetes-validations"] = [
-        {"rule": rule.cel, "message": rule.message, "fieldPath": f".{rule.field}"} for rule in RULES
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Definition:
+    """What one kind has otherwise than the other."""
+
+    description: str
+    names: Schema
+    spec: type[ApiModel]
+    status: type[ApiModel]
+    columns: _Columns
+    spec_rules: Sequence[JsonValue]
+    creation_rules: Sequence[JsonValue] = ()
+    subresources: Schema = field(default_factory=dict)
+
+
+def _on_spec(rules: Iterable[Rule[Any]]) -> list[JsonValue]:
+    return [
+        {"rule": rule.cel, "message": rule.message, "fieldPath": f".{rule.field}"} for rule in rules
     ]
+
+
+_DEPLOYMENT: Final = _Definition(
+    description="A target model served with speculative decoding whose depth follows live "
+    "measurements.",
+    names={
+        "kind": names.KIND,
+        "listKind": names.LIST_KIND,
+        "plural": names.PLURAL,
+        "singular": names.SINGULAR,
+        "shortNames": list(names.SHORT_NAMES),
+        "categories": list(names.CATEGORIES),
+    },
+    spec=SpeculativeDeploymentSpec,
+    status=SpeculativeDeploymentStatus,
+    columns=_DEPLOYMENT_COLUMNS,
+    spec_rules=_on_spec(RULES),
+    # No fieldPath: the server's own schema of metadata is another.
+    creation_rules=[
+        {"rule": rule.cel, "message": f"{rule.field}: {rule.message}"} for rule in CREATION_RULES
+    ],
+    subresources={
+        "scale": {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        }
+    },
+)
+_TUNER: Final = _Definition(
+    description="vLLM pods that somebody else started, whose speculation depth is to follow live "
+    "measurements. It owns no pods.",
+    names={
+        "kind": names.TUNER_KIND,
+        "listKind": names.TUNER_LIST_KIND,
+        "plural": names.TUNER_PLURAL,
+        "singular": names.TUNER_SINGULAR,
+        "shortNames": list(names.TUNER_SHORT_NAMES),
+        "categories": list(names.CATEGORIES),
+    },
+    spec=SpeculationTunerSpec,
+    status=SpeculationTunerStatus,
+    columns=_TUNER_COLUMNS,
+    spec_rules=[
+        *_on_spec(TUNER_RULES),
+        {
+            "rule": "self.selector == oldSelf.selector",
+            "message": "a selector cannot be changed: make another SpeculationTuner.",
+            "fieldPath": ".selector",
+        },
+    ],
+)
+
+
+_DEFINITIONS: Final = {names.KIND: _DEPLOYMENT, names.TUNER_KIND: _TUNER}
+
+
+def custom_resource_definition(kind: str = names.KIND) -> Schema:
+    """The CRD of a kind, as a plain object, ready to be written as YAML."""
+    return _definition(_DEFINITIONS[kind])
+
+
+def _definition(kind: _Definition) -> Schema:
+    spec = _structural(kind.spec)
+    spec["x-kubernetes-validations"] = [*kind.spec_rules]
+    schema: Schema = {
+        "type": "object",
+        "description": kind.description,
+        "required": ["spec"],
+    }
+    if kind.creation_rules:
+        schema["x-kubernetes-validations"] = [*kind.creation_rules]
+    schema["properties"] = {
+        # The server describes these itself, and takes no description.
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "maxLength": LONGEST_NAME, "pattern": NAME_PATTERN}
+            },
+        },
+        "spec": spec,
+        "status": _structural(kind.status),
+    }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{names.PLURAL}.{names.GROUP}"},
+        "metadata": {"name": f"{kind.names['plural']}.{names.GROUP}"},
         "spec": {
             "group": names.GROUP,
             "scope": "Namespaced",
-            "names": {
-                "kind": names.KIND,
-                "listKind": names.LIST_KIND,
-                "plural": names.PLURAL,
-                "singular": names.SINGULAR,
-                "shortNames": list(names.SHORT_NAMES),
-                "categories": list(names.CATEGORIES),
-            },
+            "names": kind.names,
             "versions": [
                 {
                     "name": names.VERSION,
                     "served": True,
                     "storage": True,
-                    "subresources": {
-                        "status": {},
-                        "scale": {
-                            "specReplicasPath": ".spec.replicas",
-                            "statusReplicasPath": ".status.replicas",
-                            "labelSelectorPath": ".status.selector",
-                        },
-                    },
+                    "subresources": {"status": {}, **kind.subresources},
                     "additionalPrinterColumns": [
-                        {"name": name, "type": kind, "jsonPath": path}
+                        {"name": name, "type": shown, "jsonPath": path}
                         | ({"priority": priority} if priority else {})
-                        for name, kind, path, priority in _COLUMNS
+                        for name, shown, path, priority in kind.columns
                     ],
-                    "schema": {
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "description": "A target model served with speculative decoding "
-                            "whose depth follows live measurements.",
-                            "required": ["spec"],
-                            "x-kubernetes-validations": [
-                                # No fieldPath: the server's own schema of metadata is another.
-                                {"rule": rule.cel, "message": f"{rule.field}: {rule.message}"}
-                                for rule in CREATION_RULES
-                            ],
-                            "properties": {
-                                # The server describes these itself, and takes no description.
-                                "apiVersion": {"type": "string"},
-                                "kind": {"type": "string"},
-                                "metadata": {
-                                    "type": "object",
-                                    "properties": {
-                                        "name": {
-                                            "type": "string",
-                                            "maxLength": LONGEST_NAME,
-                                            "pattern": NAME_PATTERN,
-                                        }
-                                    },
-                                },
-                                "spec": spec,
-                                "status": _structural(SpeculativeDeploymentStatus),
-                            },
-                        }
-                    },
+                    "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },
     }
 
 
-def _structural(
-    model: type[SpeculativeDeploymentSpec] | type[SpeculativeDeploymentStatus],
-) -> Schema:
+def _structural(model: type[ApiModel]) -> Schema:
     schema = model.model_json_schema(by_alias=True)
     definitions = schema.pop("$defs", {})
     return _convert(schema, definitions)

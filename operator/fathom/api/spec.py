@@ -79,8 +79,11 @@ class DraftSpec(ApiModel):
 
 
 class TuningGoals(ApiModel):
-    """What depth is chosen for, and by how much evidence."""
+    """How depth follows the traffic."""
 
+    mode: TuningMode = TuningMode.AUTO
+    """Auto changes depth; Advise keeps `tokens` and says what it would do; Static runs a stock
+    engine. Auto and Advise run identical pods, so going from one to the other restarts nothing."""
     objective: Objective = Objective.THROUGHPUT
     """Latency: tokens per second per request. Throughput: tokens per second. Goodput: throughput
     while time per output token stays within `tpotMilliseconds`."""
@@ -97,9 +100,6 @@ class TuningGoals(ApiModel):
 class TuningSpec(TuningGoals):
     """How depth follows the traffic."""
 
-    mode: TuningMode = TuningMode.AUTO
-    """Auto changes depth; Advise keeps `tokens` and says what it would do; Static runs a stock
-    engine. Auto and Advise run identical pods, so going from one to the other restarts nothing."""
     actuation: Actuation = Actuation.AUTO
     """Auto and Live mean the same: depth changes between two engine steps, where the engine can."""
 

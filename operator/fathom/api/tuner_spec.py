@@ -1,12 +1,12 @@
 """What users write: the spec of a SpeculationTuner, v1alpha1, and the rules across its fields."""
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from fathom.api.base import ApiModel, Texts
-from fathom.api.choices import Objective, TunerMode
+from fathom.api.choices import Objective, TuningMode
 from fathom.api.metrics_rules import METRICS_RULES
 from fathom.api.problem import Rule
 from fathom.api.spec import MAX_TOKENS_LIMIT, SourceSpec, TuningGoals
@@ -68,7 +68,7 @@ class TunerMetricsSpec(SourceSpec):
 class TunerTuningSpec(TuningGoals):
     """How depth follows the traffic."""
 
-    mode: TunerMode = TunerMode.ADVISE
+    mode: Literal[TuningMode.ADVISE, TuningMode.AUTO] = TuningMode.ADVISE
     """Advise writes nothing, and says what it would do; Auto changes depth, where it is live."""
 
 

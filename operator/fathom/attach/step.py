@@ -12,13 +12,12 @@ pods it may annotate those that read the document, so that their kubelets fetch 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 from fathom.api import names
-from fathom.api.choices import TunerMode, TuningMode
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import ConditionStatus, Reason
-from fathom.api.problem import Problem
 from fathom.api.tuner_status import Level, SpeculationTunerStatus
 from fathom.attach.evidence import PodEvidence, evidence_of, first_missing, judged
 from fathom.attach.tuning_input import tuning_snapshot
@@ -43,7 +42,6 @@ from fathom.tuning.learned_state import TuningState
 from fathom_vllm.environment import DEPTH_KEY
 
 Decide = Callable[[TuningSnapshot], TuningDecision]
-_NOT_KNOWN: Final = "nothing is tuned until the spec is one that can be carried out: see Attached."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +186,7 @@ def _writes(found: Found, pods: Sequence[PodEvidence]) -> bool:
     """Whether a depth document may be written: one that is there is kept to the spec's wish."""
     if pods[0].level is not Level.LIVE:
         return False
-    auto = found.tuner.spec.tuning.mode is TunerMode.AUTO
+    auto = found.tuner.spec.tuning.mode is TuningMode.AUTO
     return auto or found.objects.depth is not None
 
 
@@ -252,7 +250,7 @@ def after_writes(
         tuning = Finding(ConditionStatus.FALSE, reason, "There is no pod to judge by: see Attached.")
         events: tuple[Event, ...] = ()
     else:
-        mode = TuningMode(found.tuner.spec.tuning.mode.value)
+        mode = found.tuner.spec.tuning.mode
         told = report(
             decision, mode, now_s, state.tuning, state.measured, unread=state.unread
         )
@@ -287,9 +285,3 @@ def _nudges(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """A spec that cannot be carried out."""
-
-    problems: tuple[Problem, ...]
-    objects: SelectedObjects = field(repr=False)

@@ -73,7 +73,6 @@ def settings_of(tuner: SpeculationTuner, found: Sequence[PodEvidence]) -> Settin
         tokens = nearest_depth(tokens, allowed or sorted(named))
     return settings_with(
         spec.tuning,
-        TuningMode(spec.tuning.mode.value),
         tokens=tokens,
         min_tokens=min(spec.min_tokens, tokens),
         max_tokens=max(deepest, tokens),

@@ -21,6 +21,7 @@ from fathom import version_and_build
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api.crd import custom_resource_definition
+from fathom.api.names import KIND, TUNER_KIND
 from fathom.api.suggestions import nearest
 from fathom.cli.resources import REFUSED, Files, FilesByFlag, judged, named, read, tell
 from fathom.engine.plugin import plugin_bundle
@@ -163,9 +164,13 @@ def render(files: Files = None, *, filename: FilesByFlag = None) -> None:
 
 
 @app.command(hidden=True)
-def crd() -> None:
-    """Print the CustomResourceDefinition."""
-    typer.echo(to_yaml([custom_resource_definition()]), nl=False)
+def crd(
+    kind: Annotated[
+        str, typer.Argument(help=f"{KIND} or {TUNER_KIND}.", show_default=True)
+    ] = KIND,
+) -> None:
+    """Print a CustomResourceDefinition."""
+    typer.echo(to_yaml([custom_resource_definition(kind)]), nl=False)
 
 
 def _directories(resource: SpeculativeDeployment) -> Mapping[ModelRef, ModelFacts]:

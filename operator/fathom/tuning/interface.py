@@ -197,7 +197,6 @@ def settings_from(
     """
     return settings_with(
         speculation.tuning,
-        speculation.tuning.mode,
         tokens=speculation.tokens,
         min_tokens=speculation.min_tokens,
         max_tokens=speculation.effective_max_tokens,
@@ -209,7 +208,6 @@ def settings_from(
 
 def settings_with(
     goals: TuningGoals,
-    mode: TuningMode,
     *,
     tokens: int,
     min_tokens: int,
@@ -221,8 +219,7 @@ def settings_with(
     """The user's wishes in the tuner's units.
 
     Args:
-        goals: what depth is chosen for.
-        mode: whether it is changed.
+        goals: how depth follows the traffic.
         tokens: the user's own depth.
         min_tokens: the shallowest that may be.
         max_tokens: the deepest.
@@ -232,7 +229,7 @@ def settings_with(
     """
     slo = goals.tpot_milliseconds
     return Settings(
-        mode=mode,
+        mode=goals.mode,
         objective=goals.objective,
         tpot_slo_seconds=None if slo is None else slo / _MILLISECONDS_PER_SECOND,
         window_seconds=goals.window_seconds,

@@ -3,6 +3,7 @@ from typing import Any
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.cluster.events import LONGEST_MESSAGE, Event, Severity, event_manifest, transitions
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT
 from fathom.cluster.manifest import Meta
 from fathom.reconcile.status import as_written, essence, same
 from fathom.times import rfc3339, unix_seconds
@@ -109,7 +110,11 @@ def test_another_reason_to_be_degraded_is_news() -> None:
 def test_an_event_is_about_its_resource_and_never_too_long() -> None:
     about = Meta(name="kimi", namespace="llm", uid="u1")
     found: Any = event_manifest(
-        Event(Severity.NORMAL, "Rolling", "x" * 5000), about, 1_800_000_000.0, "operator-0"
+        Event(Severity.NORMAL, "Rolling", "x" * 5000),
+        SPECULATIVE_DEPLOYMENT,
+        about,
+        now_s=1_800_000_000.0,
+        reporter="operator-0",
     )
     assert found["involvedObject"]["uid"] == "u1"
     assert found["involvedObject"]["kind"] == "SpeculativeDeployment"

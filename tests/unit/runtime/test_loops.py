@@ -154,7 +154,7 @@ async def test_a_clock_that_is_set_makes_no_loop_overdue(
     harness: LoopHarness, loops: Loops
 ) -> None:
     """Loops sleep by a clock that nobody sets, and a liveness probe that fails ends them all."""
-    labels = {"namespace": KEY.namespace, "name": KEY.name}
+    labels = {"resource": KEY.kind.kind, "namespace": KEY.namespace, "name": KEY.name}
     registry = harness.world.telemetry.registry
     loops.seen(KEY)
     for set_forward_s in (2 * STUCK_AFTER_S, 0.0, -2 * STUCK_AFTER_S):

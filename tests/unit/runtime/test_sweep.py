@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from fathom.adapters.ports import KubeError
-from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.cluster.kinds import RESOURCE_KINDS, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.runtime.handlers import SWEEP_S, sweep, tell_what_is_refused
 from fathom.runtime.loop_registry import Loops
 from support.loop_harness import KEY, LoopHarness
@@ -98,7 +98,7 @@ async def test_a_sweep_that_fails_in_any_way_is_told_and_not_the_last_one(
         await sweeping.once()
     assert [(each["event"], each["log_level"]) for each in logs] == [
         ("resources not listed", "error")
-    ]
+    ] * len(RESOURCE_KINDS)
     harness.kube.fail = lambda _verb, _kind: None
     await sweeping.once()
     assert len(loops) == 1
@@ -108,7 +108,7 @@ async def test_whatever_fails_in_one_namespace_the_next_is_asked_for(harness: Lo
     harness.kube.fail = unforeseen
     with structlog.testing.capture_logs() as logs:
         await tell_what_is_refused(harness.kube, ("llm", "c"))
-    assert [each["namespace"] for each in logs] == ["llm", "c"]
+    assert [each["namespace"] for each in logs] == ["llm", "c"] * len(RESOURCE_KINDS)
 
 
 async def test_what_may_not_be_listed_is_told_with_what_to_do(
@@ -122,7 +122,7 @@ async def test_what_may_not_be_listed_is_told_with_what_to_do(
         await sweeping.once()
     sweeping.task.cancel()
     for logs in (at_once, at_a_sweep):
-        assert [each["namespace"] for each in logs] == ["llm", "c"]
+        assert [each["namespace"] for each in logs] == ["llm", "c"] * len(RESOURCE_KINDS)
         assert "namespace c are not seen: this operator may not list" in logs[1]["event"]
         assert "`helm upgrade`" in logs[1]["event"]
         assert "the chart's `namespaces`" in logs[1]["event"]

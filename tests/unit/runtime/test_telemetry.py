@@ -15,7 +15,7 @@ from support.loop_harness import KEY, LoopHarness, holding
 
 
 def depth(harness: LoopHarness, batch: str) -> float | None:
-    labels = {"namespace": "llm", "name": "kimi", "batch": batch}
+    labels = {"resource": KEY.kind.kind, "namespace": "llm", "name": "kimi", "batch": batch}
     return harness.world.telemetry.registry.get_sample_value("fathom_depth", labels)
 
 
@@ -91,7 +91,7 @@ async def test_conditions_are_shown_where_the_status_cannot_be_written(
 
 
 def shown(harness: LoopHarness, name: str) -> float | None:
-    labels = {"namespace": "llm", "name": "kimi"}
+    labels = {"resource": KEY.kind.kind, "namespace": "llm", "name": "kimi"}
     return harness.world.telemetry.registry.get_sample_value(name, labels)
 
 
