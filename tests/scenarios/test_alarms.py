@@ -52,7 +52,12 @@ def events(harness: LoopHarness) -> list[tuple[str, str, str]]:
 
 
 def metric(harness: LoopHarness, kind: AlarmKind) -> float | None:
-    labels = {"resource": KEY.kind.kind, "namespace": "llm", "name": "kimi", "alarm": kind.value}
+    labels = {
+        "resource": "SpeculativeDeployment",
+        "namespace": "llm",
+        "name": "kimi",
+        "alarm": kind.value,
+    }
     return harness.world.telemetry.registry.get_sample_value("fathom_alarm", labels)
 
 

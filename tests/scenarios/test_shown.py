@@ -1,5 +1,6 @@
 """What a loop hands to the page: what it reports, pass by pass, until the resource is gone."""
 
+from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT
 from fathom.cluster.snapshot import status_in
 from support.loop_harness import KEY, LoopHarness

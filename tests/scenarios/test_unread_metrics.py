@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.measurement.counters import FORGOTTEN_AFTER_S, Unread
+from fathom.measurement.counters import FORGOTTEN_AFTER_S, Unread, UnreadKind
 from fathom.reconcile.last_status import QUIET_S
 from support.loop_harness import FakeMetrics, LoopHarness
 
@@ -18,7 +18,7 @@ class Failing(FakeMetrics):
     pods = 0
     every = 1
     looks = 0
-    refused = False
+    kind = UnreadKind.NO_ANSWER
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         self.looks += 1
@@ -26,7 +26,7 @@ class Failing(FakeMetrics):
             : self.pods if self.looks % self.every == 0 else 0
         ]
         read = await super().sample([pod for pod in pods if pod.pod not in failing])
-        unread = tuple(Unread(pod, CAUSE, self.refused) for pod in failing)
+        unread = tuple(Unread(pod, CAUSE, self.kind) for pod in failing)
         return Sample(read.counters, unread)
 
 
@@ -66,7 +66,7 @@ async def test_a_prometheus_that_refuses_the_operator_has_a_reason_of_its_own(
     harness: LoopHarness,
 ) -> None:
     metrics = failing(harness)
-    metrics.pods, metrics.refused = 2, True
+    metrics.pods, metrics.kind = 2, UnreadKind.REFUSED
     await harness.run_for(4 * QUIET_S)
 
     assert harness.condition("Tuning")["reason"] == "MetricsRefused"

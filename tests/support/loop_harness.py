@@ -30,8 +30,8 @@ from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
 from fathom.reconcile.step import Decide
 from fathom.runtime.caches import NodeCache
 from fathom.runtime.child_cache import ChildCache
-from fathom.runtime.gather import read_nodes
 from fathom.runtime.deployment_loop import DeploymentLoop
+from fathom.runtime.gather import read_nodes
 from fathom.runtime.ports import Pace, World
 from fathom.runtime.telemetry import Telemetry
 from fathom.times import rfc3339

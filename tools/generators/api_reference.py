@@ -13,7 +13,6 @@ from fathom.api.names import API_VERSION, KIND
 Schema = Mapping[str, JsonValue]
 
 
-
 def _head(definition: Schema) -> str:
     names = _mapping(definition["names"])
     short = cast("list[str]", names["shortNames"])

@@ -248,9 +248,7 @@ def _owned(owned: Owned) -> Object:
         "kind": crd["spec"]["names"]["kind"],
         "displayName": owned.title,
         "description": schema["description"],
-        "resources": [
-            {"kind": each, "version": "v1", "name": ""} for each in owned.resources
-        ],
+        "resources": [{"kind": each, "version": "v1", "name": ""} for each in owned.resources],
         "specDescriptors": [_described(each, schema, "spec") for each in owned.spec],
         "statusDescriptors": [_described(each, schema, "status") for each in owned.status],
     }

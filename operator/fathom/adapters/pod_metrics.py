@@ -26,7 +26,7 @@ from fathom.adapters.metrics_page import PageReader, Remembered
 from fathom.adapters.ports import Clock, PodEndpoint, Sample
 from fathom.adapters.series import NotAnEngine
 from fathom.fetch.state import FetchedBytes
-from fathom.measurement.counters import PodCounters, Unread
+from fathom.measurement.counters import PodCounters, Unread, UnreadKind
 from fathom_fetch.metrics import PRESENT_BYTES, TOTAL_BYTES
 
 TIMEOUT_S: Final = 5.0
@@ -132,7 +132,7 @@ class PodMetrics:
             cause = f"/metrics on port {pod.port} cannot be read: {error}"
         except NotAnEngine as error:
             cause = f"/metrics on port {pod.port} cannot be used: {error}"
-            return Unread(pod.pod, cause, answered=True)
+            return Unread(pod.pod, cause, UnreadKind.NOT_VLLM)
         return Unread(pod.pod, cause)
 
     async def _page(self, pod: PodEndpoint) -> bytes:

@@ -31,7 +31,7 @@ from fathom.adapters.prometheus_query import (
 )
 from fathom.adapters.series import EVERY_ENGINE, PAGE_LABELS, NotAnEngine, Point
 from fathom.api.names import pod_labels
-from fathom.measurement.counters import PodCounters, Unread
+from fathom.measurement.counters import PodCounters, Unread, UnreadKind
 
 TIMEOUT_S: Final = 10.0
 LOOKBACK_S: Final = 150
@@ -108,7 +108,7 @@ class PrometheusMetrics:
         found: list[PodCounters] = []
         failures: list[Unread] = []
         left = list(pods)
-        refused = False
+        kind = UnreadKind.NO_ANSWER
         why = f"it is still busy with earlier questions after {self._timeout_s:g} s"
         try:
             async with asyncio.timeout(self._timeout_s), self._turns:
@@ -122,10 +122,12 @@ class PrometheusMetrics:
             cause = str(self._query.unreadable(why))
         except PrometheusUnreadableError as error:
             # It would say the same of the others, only later.
-            cause, refused = str(error), isinstance(error, PrometheusRefusedError)
+            cause = str(error)
+            if isinstance(error, PrometheusRefusedError):
+                kind = UnreadKind.REFUSED
         else:
             return Sample(tuple(found), tuple(failures))
-        failures.extend(Unread(pod.pod, cause, refused) for pod in left)
+        failures.extend(Unread(pod.pod, cause, kind) for pod in left)
         return Sample(tuple(found), tuple(failures))
 
     async def _read(self, pods: Sequence[PodEndpoint]) -> Sample:

@@ -19,7 +19,7 @@ class ConditionType(StrEnum):
     DRAFT_COMPATIBLE = "DraftCompatible"
     TUNING = "Tuning"
     ATTACHED = "Attached"
-    """Of a SpeculationTuner alone, which has none of the four before `Tuning`."""
+    """A SpeculationTuner has this one, and none of the four before `Tuning`."""
 
 
 class AlarmKind(StrEnum):
@@ -132,7 +132,6 @@ class Reason(StrEnum):
     NO_COUNTERS = "NoCounters"
     DATA_PARALLEL = "DataParallel"
     MODEL_RUNNER_V1 = "ModelRunnerV1"
-    OTHER_SCHEDULER = "OtherScheduler"
     NO_SCHEDULE = "NoSchedule"
     OWN_SCHEDULE = "OwnSchedule"
     GRAPHS_DO_NOT_FIT = "GraphsDoNotFit"

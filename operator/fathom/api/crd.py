@@ -116,7 +116,7 @@ _DEPLOYMENT: Final = _Definition(
     },
 )
 _TUNER: Final = _Definition(
-    description="vLLM pods that somebody else started, whose speculation depth is to follow live "
+    description="vLLM pods that Fathom did not start, whose speculation depth is to follow live "
     "measurements. It owns no pods.",
     names={
         "kind": names.TUNER_KIND,

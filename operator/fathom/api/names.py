@@ -112,7 +112,7 @@ _REFUSED: Final = {
     "metadata.namespace": "this is no name of a namespace: use lower-case letters, digits and -",
 }
 DEPTH_SUFFIX: Final = "-depth"
-"""Of the name of each ConfigMap that holds a depth document."""
+"""Ends the name of each ConfigMap that holds a depth document."""
 NAMES: Final = frozenset(_REFUSED)
 """Paths of what is a name."""
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")

@@ -44,11 +44,11 @@ def warning(field: str, message: str) -> Problem:
     return Problem(field=field, message=message, severity=Severity.WARNING)
 
 
-Spec = TypeVar("Spec", contravariant=True)
+SpecT_contra = TypeVar("SpecT_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule(Generic[Spec]):
+class Rule(Generic[SpecT_contra]):
     """One rule over the whole spec."""
 
     field: str
@@ -57,4 +57,4 @@ class Rule(Generic[Spec]):
     """What is wrong and what to do, without knowing the values."""
     cel: str
     """The rule in CEL, `self` being the spec after defaulting."""
-    holds: Callable[[Spec], bool]
+    holds: Callable[[SpecT_contra], bool]

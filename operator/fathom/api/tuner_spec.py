@@ -73,13 +73,10 @@ class TunerTuningSpec(TuningGoals):
 
 
 class SpeculationTunerSpec(ApiModel):
-    """vLLM pods that somebody else started, and how deep they are to speculate."""
+    """vLLM pods that Fathom did not start, and how deep they are to speculate."""
 
     selector: PodSelector
     """The pods, in this namespace. It cannot be changed: make another SpeculationTuner."""
-    container: Annotated[str, Field(max_length=63)] = ""
-    """The container in which vLLM runs; empty: the one that mounts the depth document, or else the
-    only one, `vllm`, `main` or `modelserver`."""
     tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS_LIMIT)] | None = None
     """Your own depth, against which every change is judged, and to which all goes back; absent: the
     one that the engines say they were started with."""
@@ -97,7 +94,9 @@ def _some_pods(selector: PodSelector) -> bool:
 
 def _values_where_compared(selector: PodSelector) -> bool:
     compared = {Operator.IN, Operator.NOT_IN}
-    return all((each.operator in compared) == bool(each.values) for each in selector.match_expressions)
+    return all(
+        (each.operator in compared) == bool(each.values) for each in selector.match_expressions
+    )
 
 
 TUNER_RULES: Final[tuple[Rule[SpeculationTunerSpec], ...]] = (
@@ -120,8 +119,10 @@ TUNER_RULES: Final[tuple[Rule[SpeculationTunerSpec], ...]] = (
         message="tokens must lie between minTokens and maxTokens.",
         cel="!has(self.tokens) || (self.tokens >= self.minTokens "
         "&& (!has(self.maxTokens) || self.tokens <= self.maxTokens))",
-        holds=lambda spec: spec.tokens is None
-        or spec.min_tokens <= spec.tokens <= (spec.max_tokens or MAX_TOKENS_LIMIT),
+        holds=lambda spec: (
+            spec.tokens is None
+            or spec.min_tokens <= spec.tokens <= (spec.max_tokens or MAX_TOKENS_LIMIT)
+        ),
     ),
     Rule(
         field="maxTokens",
@@ -133,8 +134,10 @@ TUNER_RULES: Final[tuple[Rule[SpeculationTunerSpec], ...]] = (
         field="tuning.tpotMilliseconds",
         message="objective Goodput needs tpotMilliseconds.",
         cel="self.tuning.objective != 'Goodput' || has(self.tuning.tpotMilliseconds)",
-        holds=lambda spec: spec.tuning.objective is not Objective.GOODPUT
-        or spec.tuning.tpot_milliseconds is not None,
+        holds=lambda spec: (
+            spec.tuning.objective is not Objective.GOODPUT
+            or spec.tuning.tpot_milliseconds is not None
+        ),
     ),
     *METRICS_RULES,
 )

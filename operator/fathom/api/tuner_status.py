@@ -66,4 +66,4 @@ class SpeculationTunerStatus(ReportedStatus):
     engines: Annotated[tuple[EnginesStatus, ...], Field(max_length=16)] = ()
     """By kind of engine, the judged ones first."""
     break_even: Annotated[tuple[BreakEven, ...], Field(max_length=64)] = ()
-    """Of a decode step alone, from acceptance; what it means for whole requests is not known."""
+    """For decode steps alone, from acceptance; what it means for whole requests is not known."""

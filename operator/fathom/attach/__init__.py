@@ -1,1 +1,1 @@
-"""Tuning vLLM pods that somebody else started: a SpeculationTuner owns none of them."""
+"""Tuning vLLM pods that Fathom did not start: a SpeculationTuner owns none of them."""

@@ -17,7 +17,7 @@ _MOST: Final = 3
 
 
 def break_evens(survival: Sequence[float]) -> tuple[BreakEven, ...]:
-    """Of each depth shallower than the one that runs, the deepest first.
+    """Break-evens of all depths shallower than the one that runs, the deepest first.
 
     Args:
         survival: of drafts by position, all of one depth; empty: not known.

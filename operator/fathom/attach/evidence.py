@@ -17,9 +17,9 @@ from fathom.engine.capability_table import LIVE_DEPTH
 from fathom.engine.cuda_graphs import GraphMode, Graphs
 from fathom.engine.report import EngineReport
 from fathom.engine.start import parsed_version
-from fathom.measurement.counters import PodCounters, Unread
+from fathom.measurement.counters import PodCounters, Unread, UnreadKind
 
-PATCH: Final = "`kubectl fathom attach` prints the patch for what makes these pods"
+PATCH: Final = "docs/attach.md has the lines to add to what makes these pods"
 _WITHOUT_GRAPHS: Final = frozenset({"", GraphMode.NONE.value, GraphMode.PIECEWISE.value})
 
 
@@ -73,7 +73,13 @@ def evidence_of(
     """
     causes = {each.pod: each for each in failures}
     return tuple(
-        _of_one(pod, counters.get(pod.name), causes.get(pod.name), document, tokens_given)
+        _of_one(
+            pod,
+            counters.get(pod.name),
+            causes.get(pod.name),
+            document,
+            tokens_given=tokens_given,
+        )
         for pod in pods
     )
 
@@ -83,6 +89,7 @@ def _of_one(
     counters: PodCounters | None,
     failure: Unread | None,
     document: str,
+    *,
     tokens_given: bool,
 ) -> PodEvidence:
     level: Level | None
@@ -119,7 +126,7 @@ def _unread(pod: ObservedPod, failure: Unread | None) -> Missing:
         return Missing(Reason.UNREACHABLE, "they have no address yet.")
     if failure.refused:
         return Missing(Reason.METRICS_REFUSED, f"{failure.cause}.")
-    if failure.answered:
+    if failure.kind is UnreadKind.NOT_VLLM:
         return Missing(
             Reason.NOT_VLLM, f"{failure.cause}: set spec.metrics.port, or choose another selector."
         )
@@ -141,12 +148,12 @@ def _not_live(
             "the plugin's counters do not reach /metrics: most often /dev/shm was full when the "
             "engine started. The pod's log says why (search it for fathom).",
         )
-    if (version := parsed_version(report.version)) is not None:
-        if not LIVE_DEPTH.in_version(version):
-            yield Missing(
-                Reason.ENGINE_TOO_OLD,
-                f"depth can be changed live in vLLM {LIVE_DEPTH.versions}, and this is {version}.",
-            )
+    version = parsed_version(report.version)
+    if version is not None and not LIVE_DEPTH.in_version(version):
+        yield Missing(
+            Reason.ENGINE_TOO_OLD,
+            f"depth can be changed live in vLLM {LIVE_DEPTH.versions}, and this is {version}.",
+        )
     if (report.data_parallel or 1) > 1:
         yield Missing(
             Reason.DATA_PARALLEL,

@@ -60,7 +60,8 @@ def status_of(
         depth=_depth(found, came, state),
         measured=state.measured,
         gained=gained_status(
-            state.tuner.gained, on_gpus=any(each.counters and each.counters.device for each in judged)
+            state.tuner.gained,
+            on_gpus=any(each.counters and each.counters.device for each in judged),
         ),
         tuning=state.tuning,
         last_reconcile_time=rfc3339(found.now_s),

@@ -228,9 +228,7 @@ class Came:
     retry_after_s: float
 
 
-def after_writes(
-    effects: Effects, outcome: Outcome, found: Found
-) -> tuple[TunerState, Came]:
+def after_writes(effects: Effects, outcome: Outcome, found: Found) -> tuple[TunerState, Came]:
     """What is remembered, and what follows at once."""
     state, decision, objects, now_s = effects.state, effects.decision, found.objects, found.now_s
     name = names.tuner_depth_config_map(found.tuner.metadata.name)
@@ -247,18 +245,16 @@ def after_writes(
     if decision is None:
         missing = first_missing(found.pods)
         reason = missing.reason if missing is not None else Reason.NO_PODS
-        tuning = Finding(ConditionStatus.FALSE, reason, "There is no pod to judge by: see Attached.")
+        tuning = Finding(
+            ConditionStatus.FALSE, reason, "There is no pod to judge by: see Attached."
+        )
         events: tuple[Event, ...] = ()
     else:
         mode = found.tuner.spec.tuning.mode
-        told = report(
-            decision, mode, now_s, state.tuning, state.measured, unread=state.unread
-        )
+        told = report(decision, mode, now_s, state.tuning, state.measured, unread=state.unread)
         tuning, events = told.finding, told.events if decided else ()
         if decided:
-            state = replace(
-                state, tuner=decision.state, tuning=told.tuning, measured=told.measured
-            )
+            state = replace(state, tuner=decision.state, tuning=told.tuning, measured=told.measured)
     return state, Came(
         document=document,
         refusals=tuple(why for _, why in (*effects.operations.held, *outcome.failed)),
@@ -283,5 +279,3 @@ def _nudges(
         document,
         again_at_s=found.now_s if again else None,
     )
-
-

@@ -1,4 +1,4 @@
-"""What the tuner is told of pods that somebody else started. Pure."""
+"""What the tuner is told of pods that Fathom did not start. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -83,7 +83,9 @@ def settings_of(tuner: SpeculationTuner, found: Sequence[PodEvidence]) -> Settin
 
 def _largest_batch(each: PodEvidence) -> int:
     counted = each.counters.cells if each.counters is not None else ()
-    return each.report.max_num_seqs or max((cell.batch_le for cell in counted), default=_BATCH_OF_OLD)
+    return each.report.max_num_seqs or max(
+        (cell.batch_le for cell in counted), default=_BATCH_OF_OLD
+    )
 
 
 def _startup_depth(found: Sequence[PodEvidence]) -> int:

@@ -165,9 +165,7 @@ def render(files: Files = None, *, filename: FilesByFlag = None) -> None:
 
 @app.command(hidden=True)
 def crd(
-    kind: Annotated[
-        str, typer.Argument(help=f"{KIND} or {TUNER_KIND}.", show_default=True)
-    ] = KIND,
+    kind: Annotated[str, typer.Argument(help=f"{KIND} or {TUNER_KIND}.", show_default=True)] = KIND,
 ) -> None:
     """Print a CustomResourceDefinition."""
     typer.echo(to_yaml([custom_resource_definition(kind)]), nl=False)

@@ -47,6 +47,8 @@ class ObjectKey:
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}"
         return place if self.kind == SPECULATIVE_DEPLOYMENT else f"{self.kind.kind} {place}"
+
+
 DEPLOYMENT: Final = Kind(group="apps", version="v1", kind="Deployment", plural="deployments")
 POD: Final = Kind(group="", version="v1", kind="Pod", plural="pods")
 SERVICE: Final = Kind(group="", version="v1", kind="Service", plural="services")

@@ -241,17 +241,29 @@ DRAFTS_FORM: Final = CountsForm(_numbers_of_drafts, _drafts_of, NO_DRAFTS)
 """Drafts, and then as many accepted ones as the cell is deep."""
 
 
+class UnreadKind(StrEnum):
+    """Why counters cannot be read, as far as something follows from it."""
+
+    NO_ANSWER = "no answer"
+    REFUSED = "refused"
+    """The Prometheus is there, and refuses the operator."""
+    NOT_VLLM = "not vLLM"
+    """There is a page, and it is no vLLM's."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Unread:
-    """A pod whose counters could not be read at one look."""
+    """A pod whose counters could not be read once."""
 
     pod: str
     cause: str
     """A sentence's second half, and nothing that a server said."""
-    refused: bool = False
-    """Whether the Prometheus is there and refuses the operator."""
-    answered: bool = False
-    """Whether something answers there that is no vLLM."""
+    kind: UnreadKind = UnreadKind.NO_ANSWER
+
+    @property
+    def refused(self) -> bool:
+        """Whether the Prometheus is there and refuses the operator."""
+        return self.kind is UnreadKind.REFUSED
 
 
 @dataclass(frozen=True, slots=True)

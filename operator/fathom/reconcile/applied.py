@@ -152,9 +152,7 @@ def _nudges(
     # Each pod's schedule would be compared in each reconcile.
     if document is None or not (changed or again_at_s is not None):
         return ()
-    return depth_nudges(
-        objects, objects.leaders, objects.depth, document, again_at_s=again_at_s
-    )
+    return depth_nudges(objects, objects.leaders, objects.depth, document, again_at_s=again_at_s)
 
 
 def _goes_on(writes: Writes, outcome: Outcome, objects: Objects) -> bool:

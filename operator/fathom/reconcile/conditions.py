@@ -50,11 +50,7 @@ def alarms(
 ) -> dict[ConditionType | AlarmKind, Finding]:
     """Alarms that are active, and those that are over; one never raised is not mentioned."""
     over = Finding(ConditionStatus.FALSE, Reason.CLEARED, "It was raised before, and is over.")
-    return {
-        kind: active.get(kind, over)
-        for kind in AlarmKind
-        if kind in active or kind in before
-    }
+    return {kind: active.get(kind, over) for kind in AlarmKind if kind in active or kind in before}
 
 
 def telling(found: Mapping[ConditionType | AlarmKind, Finding]) -> Reason:

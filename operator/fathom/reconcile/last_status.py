@@ -52,9 +52,7 @@ class Said:
     told: tuple[Told, ...] = ()
     """What people waited for in the hour before the last write."""
 
-    def stands(
-        self, new: ReportedStatus, live: ReportedStatus | None
-    ) -> bool:
+    def stands(self, new: ReportedStatus, live: ReportedStatus | None) -> bool:
         """Whether there is nothing to write.
 
         Args:

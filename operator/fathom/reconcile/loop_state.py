@@ -137,9 +137,7 @@ class TunedState:
         """Acts upon this generation, and never again upon an older one."""
         return replace(self, generation=generation, asked=_asked(annotations))
 
-    def with_unread(
-        self, failures: Sequence[Unread], pods: Collection[str], now_s: float
-    ) -> Self:
+    def with_unread(self, failures: Sequence[Unread], pods: Collection[str], now_s: float) -> Self:
         """Knows which of these pods cannot be read."""
         return replace(self, unread=self.unread.after(failures, pods, now_s))
 
@@ -239,9 +237,7 @@ def _reported_rollout(reported: RolloutStatus | None, objects: Objects) -> Rollo
     )
 
 
-def _written_at_s(
-    document: DepthDocument, status: ReportedStatus | None, now_s: float
-) -> float:
+def _written_at_s(document: DepthDocument, status: ReportedStatus | None, now_s: float) -> float:
     """When a document that this loop did not write was written, as far as the status tells."""
     if status is None or status.depth.generation != document.generation:
         return now_s

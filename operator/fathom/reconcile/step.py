@@ -1,7 +1,7 @@
 """One reconcile, as pure steps: what is read goes in, what is to be done comes out.
 
-`fathom.runtime.deployment_loop` reads, performs and remembers, and does nothing else. What an API server
-answered comes back as the argument of the next step:
+`fathom.runtime.deployment_loop` reads, performs and remembers, and does nothing else. What an API
+server answered comes back as the argument of the next step:
 
 1. `begun`: what was read of the cluster, and what is known of earlier reconciles;
 2. `intended`: which spec is to be carried out, and whether anything new may start;

@@ -8,6 +8,7 @@ from fathom.adapters.ports import KubeError, MetricsPort
 from fathom.api import names
 from fathom.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
 from fathom.cluster.snapshot import Objects, Snapshot
+from fathom.engine.flags import HTTP_PORT
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.reconcile.checkpoint import with_kept
 from fathom.reconcile.findings import findings_without_spec
@@ -91,9 +92,7 @@ class DeploymentLoop(Loop):
             return self._failed(RESYNC_S)
         lost = state.checkpoint.lost
         state = self._state = state.acting_upon(generation, objects.metadata.annotations)
-        await self._reporter.emit_losses(
-            objects, lost, names.tuning_config_map(self.key.name)
-        )
+        await self._reporter.emit_losses(objects, lost, names.tuning_config_map(self.key.name))
         models = await self._models(objects, state)
         cluster = Cluster(served=await self._world.served(), usable=objects.optional)
         found = intended(state, objects, models, cluster, memo=self._memo, now_s=now_s)
@@ -165,7 +164,7 @@ class DeploymentLoop(Loop):
         """Measure what the step goes by."""
         spec, namespace = wanted.spec.metrics, objects.metadata.namespace
         self._metrics = self._world.metrics_for(spec, namespace)
-        sample = await read_metrics(self._metrics, objects.leaders)
+        sample = await read_metrics(self._metrics, objects.leaders, port=HTTP_PORT)
         snapshot = Snapshot(
             now_s=self._world.clock.now_s(),
             objects=objects,

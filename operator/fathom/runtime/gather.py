@@ -46,7 +46,6 @@ from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.ownership import ours, workload_of
 from fathom.cluster.snapshot import Objects, status_in
 from fathom.engine.depth import DepthDocument
-from fathom.engine.flags import HTTP_PORT
 from fathom.resource import known_part
 from fathom.runtime.caches import Named, ReadOnce
 from fathom.runtime.ports import World
@@ -207,9 +206,7 @@ def _without_label(
     return {each for each in wanted if each is not None and each[0] in kinds} - there
 
 
-async def read_metrics(
-    metrics: MetricsPort, pods: Sequence[ObservedPod], *, port: int = HTTP_PORT
-) -> Sample:
+async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod], *, port: int) -> Sample:
     """Read the counters of those pods that are ready, each on this port."""
     endpoints = [
         PodEndpoint(

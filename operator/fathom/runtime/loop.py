@@ -1,4 +1,4 @@
-"""The loop of one resource, of either kind: what wakes it, how long it sleeps, what a failure costs.
+"""The loop of one resource, of either kind: what wakes it, when it sleeps, what a failure costs.
 
 Level-triggered: a pass reads what is there and moves it toward what should be there. What woke it
 does not matter, and a pass that is cut off anywhere is continued by the next.

@@ -35,7 +35,7 @@ from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects
 from fathom.engine.plugin import PluginBundle
 from fathom.fetch.state import FetchProgram, FetchProgress, FetchStanding
-from fathom.measurement.counters import Unread
+from fathom.measurement.counters import Unread, UnreadKind
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.page.subject import ShownResources
 from fathom.reconcile.fetching import FetchFindings, asks_a_pod, fetch_findings
@@ -171,7 +171,7 @@ class NotGranted:
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         """None of them is read."""
-        return Sample((), tuple(Unread(pod.pod, self.cause, refused=True) for pod in pods))
+        return Sample((), tuple(Unread(pod.pod, self.cause, UnreadKind.REFUSED) for pod in pods))
 
 
 async def look_at_fetch(

@@ -85,7 +85,7 @@ _Metric = TypeVar("_Metric", Counter, Gauge)
 
 
 def _labels(key: ObjectKey) -> tuple[str, str, str]:
-    """Of each series of a resource: two kinds may have one name."""
+    """Labels of each series of a resource: two kinds may have one name."""
     return key.kind.kind, key.namespace, key.name
 
 
@@ -150,7 +150,9 @@ class Telemetry:
 
     def _of_a_resource(self, kind: type[_Metric], name: str, text: str, *labels: str) -> _Metric:
         """A metric with a series, or one for each value of these labels, for each resource."""
-        metric = kind(name, text, ["resource", "namespace", "name", *labels], registry=self.registry)
+        metric = kind(
+            name, text, ["resource", "namespace", "name", *labels], registry=self.registry
+        )
         self._of_resources.append(metric)
         return metric
 

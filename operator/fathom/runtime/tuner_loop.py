@@ -65,9 +65,7 @@ class TunerLoop(Loop):
             return RESYNC_S
         lost, metadata = state.lost, objects.metadata
         state = self._state = state.acting_upon(metadata.generation, metadata.annotations)
-        await self._reporter.emit_losses(
-            objects, lost, names.tuner_state_config_map(self.key.name)
-        )
+        await self._reporter.emit_losses(objects, lost, names.tuner_state_config_map(self.key.name))
         tuner = parse_tuner(objects.resource)
         if not isinstance(tuner, SpeculationTuner):
             status = status_of_refused(tuner, objects, state, now_s)
@@ -151,7 +149,9 @@ class TunerLoop(Loop):
         pods: list[Manifest] = []
         if isinstance(tuner, SpeculationTuner):
             pods += await kube.select(POD, namespace, str(tuner.spec.selector))
-        maps = await asyncio.gather(*(kube.named(CONFIG_MAP, namespace, each) for each in own_names))
+        maps = await asyncio.gather(
+            *(kube.named(CONFIG_MAP, namespace, each) for each in own_names)
+        )
         found = [each for each in maps if each is not None]
         own = [each for each in found if ours(CONFIG_MAP, _metadata(each), metadata)]
         read = observed(self._read_once, ObservedConfigMap, own)
@@ -171,7 +171,9 @@ class TunerLoop(Loop):
                 **{(POD, place_of(each)[1]): each for each in pods},
             },
             foreign={
-                (CONFIG_MAP, place_of(each)[1]): _metadata(each) for each in found if each not in own
+                (CONFIG_MAP, place_of(each)[1]): _metadata(each)
+                for each in found
+                if each not in own
             },
         )
 

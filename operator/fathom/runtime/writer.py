@@ -131,7 +131,10 @@ class Writer:
         for event in events:
             self._log.info("event", reason=event.reason, message=event.message, now_s=now_s)
             try:
-                await self._kube.create(EVENT, event_manifest(event, self._key.kind, about, now_s=now_s, reporter=reporter))
+                await self._kube.create(
+                    EVENT,
+                    event_manifest(event, self._key.kind, about, now_s=now_s, reporter=reporter),
+                )
                 self._count(EVENT.kind, "create")
             except KubeError as error:
                 self._log.warning("event not posted", error=error.message)

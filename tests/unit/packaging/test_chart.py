@@ -26,8 +26,8 @@ Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
 """Values in, manifests by kind and name out."""
 
 OPERATOR_RULES = [
-    (["fathom.dev"], ["speculativedeployments"], ["get", "list", "watch"]),
-    (["fathom.dev"], ["speculativedeployments/status"], ["patch"]),
+    (["fathom.dev"], ["speculativedeployments", "speculationtuners"], ["get", "list", "watch"]),
+    (["fathom.dev"], ["speculativedeployments/status", "speculationtuners/status"], ["patch"]),
     (["apps"], ["deployments"], ["list", "watch", "create", "patch", "delete"]),
     ([""], ["configmaps"], ["list", "watch", "create", "patch", "delete"]),
     ([""], ["services", "serviceaccounts"], ["list", "watch", "create", "patch"]),
@@ -65,6 +65,7 @@ def test_lint_finds_no_fault(helm: Helm, chart: Path, *, enabled: bool) -> None:
 def test_creates_these_objects_and_no_others(render: Render) -> None:
     assert set(render({})) == {
         ("CustomResourceDefinition", "speculativedeployments.fathom.dev"),
+        ("CustomResourceDefinition", "speculationtuners.fathom.dev"),
         ("ServiceAccount", "fathom"),
         ("ClusterRole", "fathom"),
         ("ClusterRole", "fathom-view"),

@@ -41,7 +41,11 @@ CHART_VALUES = yaml.safe_load((REPOSITORY / "charts/fathom/values.yaml").read_te
 CHART = yaml.safe_load((REPOSITORY / "charts/fathom/Chart.yaml").read_text())
 OPERATOR_IMAGE = f"{CHART_VALUES['image']['repository']}:{CHART['appVersion']}"
 VERSION = CHART["version"]
-OURS = {NAMES["plural"], NAMES["singular"], *NAMES["shortNames"]}
+CRDS = {f"{plural}.{names.GROUP}" for plural in (names.PLURAL, names.TUNER_PLURAL)}
+OURS = {
+    *(NAMES["plural"], NAMES["singular"], *NAMES["shortNames"]),
+    *(names.TUNER_PLURAL, names.TUNER_SINGULAR, *names.TUNER_SHORT_NAMES),
+}
 OTHERS = {
     *("pod", "pods", "namespace", "configmap", "pvc", "crd", "deployment", "service", "lease"),
     *("job", "clusterrole,clusterrolebinding", "secret"),
@@ -182,7 +186,7 @@ def of_kubectl(typed: Typed) -> None:
             kind, _, path = kind.partition(".")
             schema_at(path.split(".") if path else [])
         assert kind in OURS | OTHERS, f"no kind {kind}"
-        assert kind != "crd" or named[1:] == [CRD["metadata"]["name"]]
+        assert kind != "crd" or CRDS.issuperset(named[1:])
         if kind in OURS:
             knows_fields(values)
     knows_names(verb, named, values)

@@ -27,6 +27,7 @@ from fathom.manifests.pod_template import pod_template
 from fathom.manifests.workloads import pod_disruption_budget
 from fathom.resource import Metadata, SpeculativeDeployment, parse
 from fathom.rollout.revision import revision_of
+from fathom.tuner_resource import SpeculationTuner, parse_tuner
 from fathom.validation.candidate import Cluster, candidate_of
 from fathom.validation.chain import errors_of
 from fathom.validation.pod_template_errors import READ_IN_ENGINE_ENV
@@ -59,7 +60,8 @@ def first_column(page: str) -> list[str]:
 
 
 def test_api_reference_is_fresh() -> None:
-    assert (DOCS / "api.md").read_text() == api_reference.reference(), "Run: make regenerate"
+    for kind, page in ((names.KIND, "api.md"), (names.TUNER_KIND, "api-tuner.md")):
+        assert (DOCS / page).read_text() == api_reference.reference(kind), "Run: make regenerate"
 
 
 def test_alarms_on_the_page_are_those_of_the_table() -> None:
@@ -268,7 +270,9 @@ def test_manifests_of_other_kinds_in_the_pages_are_valid(page: Path) -> None:
     for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL):
         manifest = yaml.safe_load(block)
         kind = manifest.get("kind", names.KIND)
-        if kind in STANDARD:
+        if kind == names.TUNER_KIND:
+            assert isinstance(parse_tuner(manifest), SpeculationTuner)
+        elif kind in STANDARD:
             assert STANDARD[kind].model_validate(manifest)
         else:
             assert kind in {names.KIND, *FOREIGN}, f"{page.name} shows a {kind}: nothing knows it"

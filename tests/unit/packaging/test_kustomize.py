@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fathom.api import names
 from generators import kustomize_base
 from support.waiting import GUARD_S
 
@@ -71,8 +72,9 @@ def test_has_the_chart_s_objects_and_their_namespace(
 ) -> None:
     objects = by_name(built(base))
     assert objects.pop(("Namespace", "fathom-system"))
-    crd = ("CustomResourceDefinition", "speculativedeployments.fathom.dev")
     charts = without_helm(render({}))
     assert objects.keys() == charts.keys()
-    assert objects.pop(crd)["spec"] == charts.pop(crd)["spec"]
+    for plural in (names.PLURAL, names.TUNER_PLURAL):
+        crd = ("CustomResourceDefinition", f"{plural}.fathom.dev")
+        assert objects.pop(crd)["spec"] == charts.pop(crd)["spec"]
     assert objects == charts

@@ -104,14 +104,16 @@ def test_one_operator_serves_all_namespaces(csv: dict[str, Any]) -> None:
     }
 
 
-def test_the_kind_that_is_owned_is_the_crd_that_lies_beside_it(
-    csv: dict[str, Any], folder: Path
+@pytest.mark.parametrize("kind", [names.KIND, names.TUNER_KIND])
+def test_each_kind_that_is_owned_has_its_crd_beside_it(
+    kind: str, csv: dict[str, Any], folder: Path
 ) -> None:
-    (owned,) = csv["spec"]["customresourcedefinitions"]["owned"]
-    crd: dict[str, Any] = custom_resource_definition()
-    assert yaml.safe_load((folder / "manifests" / operatorhub.CRD_FILE).read_text()) == crd
+    listed = csv["spec"]["customresourcedefinitions"]["owned"]
+    (owned,) = [each for each in listed if each["kind"] == kind]
+    crd: dict[str, Any] = custom_resource_definition(kind)
+    file = folder / "manifests" / operatorhub.CRD_FILES[kind]
+    assert yaml.safe_load(file.read_text()) == crd
     assert owned["name"] == crd["metadata"]["name"]
-    assert owned["kind"] == names.KIND
     (version,) = crd["spec"]["versions"]
     assert owned["version"] == version["name"]
     for part in ("spec", "status"):
@@ -170,7 +172,7 @@ def test_what_lies_beside_it_names_no_release_of_helm_s(folder: Path) -> None:
     beside = [
         path
         for path in (folder / "manifests").iterdir()
-        if path.name not in {"fathom.clusterserviceversion.yaml", operatorhub.CRD_FILE}
+        if path.name not in {"fathom.clusterserviceversion.yaml", *operatorhub.CRD_FILES.values()}
     ]
     assert beside
     for path in beside:

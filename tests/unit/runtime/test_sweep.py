@@ -144,7 +144,7 @@ async def test_a_server_that_does_not_answer_refuses_nothing(harness: LoopHarnes
 
 
 def is_shown(harness: LoopHarness) -> bool:
-    labels = {"namespace": KEY.namespace, "name": KEY.name}
+    labels = {"resource": KEY.kind.kind, "namespace": KEY.namespace, "name": KEY.name}
     registry = harness.world.telemetry.registry
     overdue_s = registry.get_sample_value("fathom_reconcile_overdue_seconds", labels)
     on_page = KEY in harness.world.shown
