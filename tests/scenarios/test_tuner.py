@@ -75,8 +75,25 @@ async def test_a_plugin_without_a_schedule_counts_and_changes_nothing() -> None:
     status, reason, message = attached(harness)
     assert (harness.status["level"], status, reason) == ("Counted", "False", "NoSchedule")
     assert "num_speculative_tokens_per_batch_size" in message
-    assert "Measured at depth 3" in harness.condition("Tuning")["message"]
+    message = harness.condition("Tuning")["message"]
+    assert "Measured at depth 3" in message
+    assert "spec.speculation" not in message
     assert harness.document is None
+
+
+async def test_pods_of_different_depths_are_compared_where_none_can_be_changed() -> None:
+    harness = TunerHarness(pods=0)
+    for number, depth in enumerate((3, 3, 5)):
+        report = replace(LIVE, depths=(depth,), schedule=())
+        engine = harness.start(f"qwen-{number}", report=report)
+        engine.live, engine.other_depth = False, depth
+    harness.concurrency = 2
+    await harness.run_for(300)
+
+    message = harness.condition("Tuning")["message"]
+    assert "Measured at depth 3" in message
+    assert "compared with it, 95 %: depth 5: " in message
+    assert harness.status["breakEven"] == []
 
 
 async def test_advice_comes_without_a_document() -> None:

@@ -252,9 +252,15 @@ def alike(each: PodEvidence) -> Alike:
     if each.counters is None:
         return Alike(each.level, "", "", (), None, reason)
     report = each.report
-    return Alike(
-        each.level, report.version, report.runner, report.depths, report.max_num_seqs, reason
-    )
+    # Where depth is not live, pods that were started at different depths show what each is worth.
+    depths = report.depths if each.level is Level.LIVE else ()
+    return Alike(each.level, report.version, report.runner, depths, report.max_num_seqs, reason)
+
+
+def depths_of(found: Sequence[PodEvidence]) -> tuple[int, ...]:
+    """The depths that these engines say they were started with, ascending."""
+    reports = (each.report for each in found if each.counters is not None)
+    return tuple(sorted({depth for report in reports for depth in report.depths}))
 
 
 _RANK: Final[Mapping[Level | None, int]] = {

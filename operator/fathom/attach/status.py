@@ -8,7 +8,7 @@ from fathom.api.problem import Problem
 from fathom.api.status import Condition, DepthStatus
 from fathom.api.tuner_status import BreakEven, EnginesStatus, Level, SpeculationTunerStatus
 from fathom.attach.break_even import break_evens, in_words
-from fathom.attach.evidence import PodEvidence, alike, first_missing, kinds_of_engines
+from fathom.attach.evidence import PodEvidence, alike, depths_of, first_missing, kinds_of_engines
 from fathom.attach.step import Came, Effects, Found, TunerState
 from fathom.cluster.snapshot import SelectedObjects
 from fathom.reconcile.conditions import alarms, condition
@@ -170,7 +170,7 @@ def _engines(pods: Sequence[PodEvidence]) -> Iterator[EnginesStatus]:
             reason=kind.reason,
             version=kind.version,
             runner=kind.runner,
-            depths=",".join(map(str, kind.depths)),
+            depths=",".join(map(str, depths_of([each for each in pods if alike(each) == kind]))),
             max_num_seqs=kind.max_num_seqs,
         )
 
@@ -181,8 +181,8 @@ def _break_evens(
     """None where depths may vary: then later positions are of fewer drafts, and of other ones."""
     if decision is None or decision.measured is None or judged[0].level is Level.LIVE:
         return ()
-    drafted = {each for each in alike(judged[0]).depths if each > 0}
-    return break_evens(decision.measured.survival) if len(drafted) <= 1 else ()
+    several = len([each for each in depths_of(judged) if each > 0]) > 1
+    return () if several else break_evens(decision.measured.survival)
 
 
 def _tuning(
@@ -199,5 +199,5 @@ def _depth(found: Found, came: Came, state: TunerState) -> DepthStatus:
         return depth_status(
             came.document, state.document_written_at_s, found.objects, found.counters
         )
-    depths = alike(found.judged[0]).depths if found.judged else ()
+    depths = depths_of(found.judged)
     return DepthStatus(summary=str(depths[0]) if len(depths) == 1 else "")

@@ -1,5 +1,6 @@
 """What the tuner is told of pods that Fathom did not start. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -58,6 +59,7 @@ def tuning_snapshot(
         read=live,
         gpus=_gpus(found[0].report),
         paused=pause_of(objects.metadata.annotations),
+        started_elsewhere=True,
     )
 
 
@@ -65,7 +67,8 @@ def settings_of(tuner: SpeculationTuner, found: Sequence[PodEvidence]) -> Settin
     """What the user asks for, in the tuner's units, within what these engines have."""
     spec, reports = tuner.spec, [each.report for each in found]
     own = {frozenset(each.depths) for each in reports if each.depths}
-    named = frozenset.intersection(*own) if own else None
+    shared = frozenset.intersection if found[0].level is Level.LIVE else frozenset.union
+    named = shared(*own) if own else None
     deepest = spec.max_tokens or max(named or {_deepest(found)})
     tokens = spec.tokens or _startup_depth(found)
     allowed = [each for each in sorted(named or ()) if spec.min_tokens <= each <= deepest]
@@ -89,9 +92,13 @@ def _largest_batch(each: PodEvidence) -> int:
 
 
 def _startup_depth(found: Sequence[PodEvidence]) -> int:
-    """The depth that most batches have with which these engines were started."""
-    report = found[0].report
-    return depth_at(report.schedule, 1) if report.schedule else _deepest(found)
+    """The depth that most of these engines were started at, for small batches."""
+    depths = Counter(
+        depth_at(report.schedule, 1) if report.schedule else max(report.depths)
+        for report in (each.report for each in found)
+        if report.depths
+    )
+    return depths.most_common(1)[0][0] if depths else _deepest(found)
 
 
 def _deepest(found: Sequence[PodEvidence]) -> int:

@@ -20,6 +20,10 @@ HOW_TO_TRY: Final = (
     "To try another depth, edit spec.speculation.tokens: that rolls out with a canary, which is "
     "judged by speed."
 )
+HOW_TO_TRY_ELSEWHERE: Final = (
+    "To try another depth, start a pod with another num_speculative_tokens: replicas of different "
+    "depths are compared."
+)
 _MOST_BATCHES: Final = 3
 """Whose step time the status tells; `fathom explain` tells of all."""
 
@@ -84,7 +88,7 @@ class FixedDepth:
         positions = f" (accepted by position: {accepted})" if accepted else ""
         return (
             f"Measured at depth {self.tokens}: {length:.2f} tokens per step{positions}; a step "
-            f"takes {', '.join(times[:_MOST_BATCHES])}. {self._others()}{HOW_TO_TRY}"
+            f"takes {', '.join(times[:_MOST_BATCHES])}. {self._others()}"
         )
 
     def _others(self) -> str:

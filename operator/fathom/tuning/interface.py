@@ -110,6 +110,8 @@ class TuningSnapshot:
     """Pods that are tuned apart from these: what is said of the whole fleet holds of them, too."""
     paused: str = ""
     """The sentence that says who holds depth, and why; empty: nobody does."""
+    started_elsewhere: bool = False
+    """Whether Fathom did not start these pods, so that its spec says nothing of their depths."""
     compared: bool = False
     """Whether a canary is compared with the only one of these pods that is ready."""
     whole: DepthDocument | None = None

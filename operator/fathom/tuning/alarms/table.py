@@ -93,7 +93,8 @@ ALARMS: Final = (
         when=f"engines older than {detectors.OLD_S / _HOUR_S:.0f} h, and {detectors.OLD_FACTOR:g} "
         f"times as old as the youngest, accept {detectors.DECAY_SHARE:.0%} less than the others, "
         f"by {detectors.DECAY_Z:g} standard errors",
-        advice="Restart the older replicas one at a time, or let rollout.refresh: Auto do so.",
+        advice="Restart the older replicas one at a time. A SpeculativeDeployment does so by "
+        "itself with rollout.refresh: Auto.",
     ),
     AlarmRow(
         kind=AlarmKind.SUSPICIOUS_ACCEPTANCE,
@@ -111,7 +112,7 @@ ALARMS: Final = (
         lasts_s=10 * _MINUTE_S,
         when=f"{detectors.NOTHING_ACCEPTED_SHARE:.0%} of the drafts or fewer are accepted at the "
         f"first position; until above {detectors.SOMETHING_ACCEPTED_SHARE:.0%}",
-        advice="Check that draft.method is what the draft was trained as, and that the draft "
+        advice="Check that the method is what the draft was trained as, and that the draft "
         "belongs to this target.",
     ),
     AlarmRow(

@@ -19,7 +19,7 @@ from fathom.text import counted
 from fathom.tuning import sentences
 from fathom.tuning.alarms.table import standing
 from fathom.tuning.context import Situation, clamped, pins, within_bounds
-from fathom.tuning.fixed_depth import FixedDepth
+from fathom.tuning.fixed_depth import HOW_TO_TRY, HOW_TO_TRY_ELSEWHERE, FixedDepth
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.learned_state import Probe
 from fathom.tuning.learning import learn
@@ -130,6 +130,8 @@ def cannot_change_live(given: Situation) -> TuningDecision | None:
     reason, message = given.snapshot.live_refusal
     drafts = reason is not Reason.DRAFTING_DISABLED
     measured = FixedDepth.of(given).sentences() if drafts else ""
+    if measured:
+        measured += HOW_TO_TRY_ELSEWHERE if given.snapshot.started_elsewhere else HOW_TO_TRY
     # No document was written for these engines that they could obey.
     held = replace(given.hold(reason, f"{message} {measured}".rstrip()), not_obeyed=())
     if not drafts:
