@@ -114,6 +114,7 @@ test-engine: engines ## Tests against a real vLLM
 SEEDS ?= 5000
 test-storms: setup ## SEEDS=5000 histories of faults in the simulator, beyond the 100 of `make test`
 	@PYTHONPATH=tests $(BIN)/python -m storms 1-$(SEEDS) $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m storms "hosts 1-$(SEEDS)" $(ARGS)
 
 test-storms-bite: setup ## Old faults are put back, one at a time: does the simulator find them?
 	@PYTHONPATH=tests $(BIN)/python -m storms.bite $(ARGS)

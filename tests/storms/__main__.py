@@ -6,18 +6,19 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
+from storms import hosts
 from storms.crash_points import CRASHES
 from storms.history import History, drawn
 from storms.shrink import shrunk
 from storms.storm import run
 
-_SEEDS = re.compile(r"(\d+)-(\d+)(?:/(\d+))?")
+_SEEDS = re.compile(r"(hosts )?(\d+)-(\d+)(?:/(\d+))?")
 _A_LINE_EACH = 250
 """Histories, where a line cannot be written over: a log of a long hunt shows how far it is."""
 
@@ -36,6 +37,14 @@ class Ran:
 def seed(number: int) -> Ran:
     """Run the history of a seed."""
     return _timed(f"seed {number}", drawn(number), None)
+
+
+def host_seed(number: int) -> Ran:
+    """Run the history of a seed with a SpeculationTuner and its pods' host."""
+    began_s = time.process_time()
+    verdict = hosts.run(number)
+    cpu_s = time.process_time() - began_s
+    return Ran(f"hosts {number}", verdict.broken, verdict.writes, verdict.at_s, cpu_s)
 
 
 def crash(name: str, write: int) -> Ran:
@@ -59,10 +68,10 @@ def _timed(name: str, history: History, die_at: int | None) -> Ran:
     return Ran(name, verdict.broken, verdict.writes, verdict.at_s, cpu_s)
 
 
-def seeds(numbers: range, jobs: int) -> Iterator[Ran]:
+def seeds(numbers: range, jobs: int, one: Callable[[int], Ran] = seed) -> Iterator[Ran]:
     """Run seeds, each in one of some processes; in order."""
     with _pool(jobs) as pool:
-        yield from pool.map(seed, numbers)
+        yield from pool.map(one, numbers)
 
 
 def files(paths: Sequence[Path], jobs: int) -> Iterator[Ran]:
@@ -113,7 +122,7 @@ def main() -> int:
     parser.add_argument(
         "what",
         help="seeds such as 1-200 or, each tenth, 5-200/10; one to look at such as 17, a file, a "
-        "folder, or `crashes`",
+        "folder, or `crashes`; with `hosts ` before seeds: of a SpeculationTuner",
     )
     parser.add_argument("--shrink", metavar="FILE", type=Path, help="shrink it, and write it here")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -123,8 +132,14 @@ def main() -> int:
     if (folder := Path(asked.what)).is_dir():
         return told(files(sorted(folder.glob("*.json")), asked.jobs))
     if found := _SEEDS.fullmatch(asked.what):
-        first, last, step = (int(each or 1) for each in found.groups())
-        return told(seeds(range(first, last + 1, step), asked.jobs))
+        of_hosts, *numbers = found.groups()
+        first, last, step = (int(each or 1) for each in numbers)
+        one = host_seed if of_hosts else seed
+        return told(seeds(range(first, last + 1, step), asked.jobs, one))
+    if asked.what.startswith("hosts "):
+        verdict = hosts.run(int(asked.what.removeprefix("hosts ")))
+        print(verdict.log, verdict.broken or "every invariant held", sep="\n")
+        return 1 if verdict.broken else 0
     history = (
         drawn(int(asked.what))
         if asked.what.isdecimal()

@@ -33,6 +33,14 @@ def test_a_hundred_histories_break_nothing() -> None:
     assert "100 histories, 0 broken" in ran.stdout
 
 
+def test_whatever_their_host_does_a_tuner_does_no_harm() -> None:
+    """`make test-storms` runs thousands."""
+    ran = _storms("hosts 1-30")
+    print(ran.stdout)
+    assert ran.returncode == 0, ran.stdout
+    assert "30 histories, 0 broken" in ran.stdout
+
+
 def test_an_operator_that_dies_at_any_of_its_writes_breaks_nothing() -> None:
     ran = _storms("crashes")
     print(ran.stdout)

@@ -9,7 +9,7 @@ from typing import Any
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.api import names
 from fathom.cluster.kinds import CONFIG_MAP, POD, SPECULATION_TUNER, ObjectKey
-from fathom.engine.depth import DepthDocument, DepthRange, flat
+from fathom.engine.depth import DepthDocument, DepthRange, Schedule, flat
 from fathom.engine.plugin import PluginBundle
 from fathom.engine.report import EngineReport
 from fathom.fetch.state import FetchProgram
@@ -27,6 +27,8 @@ from unit.tuning.plant import EASY, TICK_S, Hardware, Pod
 KEY = ObjectKey("llm", "qwen", SPECULATION_TUNER)
 DOCUMENT = names.tuner_depth_config_map(KEY.name)
 MAX_BATCH = 16
+GONE_AFTER_S = 60.0
+"""As long the plugin waits for a document that is gone."""
 LIVE = EngineReport(
     version="0.32.0",
     runner="V2",
@@ -42,29 +44,39 @@ class TunerHarness:
     """A fake cluster with pods of another's, and one SpeculationTuner that selects them."""
 
     def __init__(self, spec: Mapping[str, Any] | None = None, pods: int = 2) -> None:
+        self.key = KEY
         self.clock = ManualClock()
         self.kube = FakeKube()
         self.engines: dict[str, Pod] = {}
+        self.gone_s: dict[str, float] = {}
+        """By pod: since when it finds no document, where it had one."""
+        self.tick_s = TICK_S
         self.reports: dict[str, EngineReport] = {}
         self.without_plugin: set[str] = set()
         self.unreadable: dict[str, Unread] = {}
         self.acceptance: tuple[float, ...] = EASY
         self.concurrency = 0
-        self._sent = ""
-        document = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.TUNER_KIND,
-            "metadata": {"name": KEY.name, "namespace": KEY.namespace, "uid": "uid-of-qwen"},
-            "spec": {
-                "selector": {"matchLabels": {"app": "qwen"}},
-                "tuning": {"windowSeconds": 10},
-                **(spec or {}),
-            },
-        }
-        self.kube.put(SPECULATION_TUNER, document)
+        self._sent: dict[str, str] = {}
+        self.tokens: dict[str, Schedule] = {}
+        """By pod: what it goes back to."""
+        self.create(spec or {})
         for number in range(pods):
             self.start(f"qwen-{number}")
         self.loop = self.restart()
+
+    def create(self, spec: Mapping[str, Any], uid: str = "uid-of-qwen") -> None:
+        """Apply a SpeculationTuner for the pods."""
+        document = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.TUNER_KIND,
+            "metadata": {"name": self.key.name, "namespace": self.key.namespace, "uid": uid},
+            "spec": {
+                "selector": {"matchLabels": {"app": "qwen"}},
+                "tuning": {"windowSeconds": 10},
+                **spec,
+            },
+        }
+        self.kube.put(SPECULATION_TUNER, document)
 
     def restart(self) -> TunerLoop:
         """A new operator: all that the old one held in memory is gone."""
@@ -94,7 +106,7 @@ class TunerHarness:
             identity="operator-0",
             telemetry=Telemetry(),
         )
-        self.loop = TunerLoop(KEY, world)
+        self.loop = TunerLoop(self.key, world)
         return self.loop
 
     # -- whoever owns the pods
@@ -192,29 +204,57 @@ class TunerHarness:
             delay_s = await self.loop.tick()
             if delay_s is None:
                 return
-            self._bring_document()
-            for _ in range(max(1, round(delay_s / TICK_S))):
-                self.clock.at_s += TICK_S
-                for engine in self.engines.values():
-                    engine.tick(self.clock.at_s, self.concurrency, self.acceptance)
+            self.serve(delay_s)
+
+    def serve(self, seconds: float) -> None:
+        """Let kubelets bring the document, and engines serve for so long."""
+        self._bring_document()
+        for _ in range(max(1, round(seconds / self.tick_s))):
+            self.clock.at_s += self.tick_s
+            self._go_back()
+            for engine in self.engines.values():
+                engine.tick(self.clock.at_s, self.concurrency, self.acceptance, self.tick_s)
 
     def _bring_document(self) -> None:
         """As kubelets do, to pods that mount it."""
         document = self.document
-        if document is None or document.to_json() == self._sent:
-            return
-        self._sent = document.to_json()
+        sent = "" if document is None else document.to_json()
         for name, engine in self.engines.items():
             volumes = self.kube.find(POD, name)["spec"]["volumes"]
-            if any(each["configMap"]["name"] == DOCUMENT for each in volumes):
-                engine.pending.append((self.clock.at_s + 1, document))
+            if not any(each["configMap"]["name"] == DOCUMENT for each in volumes):
+                continue
+            if document is None:
+                if engine.generation:
+                    self.gone_s.setdefault(name, self.clock.at_s)
+                continue
+            self.gone_s.pop(name, None)
+            if self._sent.get(name) != sent:
+                self._sent[name] = sent
+                # Engines obey whatever is there, also of a lower generation.
+                engine.generation = min(engine.generation, document.generation - 1)
+                engine.pending = [(self.clock.at_s + 1, document)]
+                self.tokens[name] = document.tokens
+
+    def _go_back(self) -> None:
+        """As the plugin does once its document was gone for a minute."""
+        for name, since_s in [*self.gone_s.items()]:
+            engine = self.engines.get(name)
+            if engine is None or self.clock.at_s - since_s < GONE_AFTER_S:
+                continue
+            del self.gone_s[name]
+            self._sent.pop(name, None)
+            engine.schedule = self.tokens.get(name) or flat(3, MAX_BATCH)
+            engine.generation, engine.own_ends, engine.pending = 0, None, []
+            engine.document_gone = True
 
     # -- a `MetricsPort`
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         """What the engines' pages show."""
-        read = [each.pod for each in pods if each.pod not in self.unreadable]
-        failures = [self.unreadable[each.pod] for each in pods if each.pod in self.unreadable]
+        silent = {each.pod for each in pods} - self.engines.keys()
+        failing = {pod: Unread(pod, "no connection") for pod in silent} | self.unreadable
+        read = [each.pod for each in pods if each.pod not in failing]
+        failures = [failing[each.pod] for each in pods if each.pod in failing]
         return Sample(tuple(map(self._page, read)), tuple(failures))
 
     def _page(self, pod: str) -> PodCounters:

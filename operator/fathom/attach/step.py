@@ -92,6 +92,11 @@ class Found:
     counters: Mapping[str, PodCounters]
 
     @property
+    def followers(self) -> tuple[PodEvidence, ...]:
+        """Those that follow the depth document."""
+        return tuple(each for each in self.pods if each.level is Level.LIVE)
+
+    @property
     def judged(self) -> tuple[PodEvidence, ...]:
         """Those to judge by; empty: nothing is known of any."""
         return judged(self.pods)
@@ -162,6 +167,7 @@ def step(state: TunerState, found: Found, decide: Decide) -> Effects | TunerFail
         objects,
         pods,
         state.tuner,
+        followers=found.followers,
         now_s=found.now_s,
         document_written_at_s=state.document_written_at_s,
         document_before=state.document_before(objects.status),
@@ -274,7 +280,7 @@ def _nudges(
         return ()
     return depth_nudges(
         found.objects,
-        [each.pod for each in found.pods if each.level is Level.LIVE],
+        [each.pod for each in found.followers],
         found.objects.depth,
         document,
         again_at_s=found.now_s if again else None,

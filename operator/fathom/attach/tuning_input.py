@@ -6,7 +6,7 @@ from typing import Final
 
 from fathom.api.choices import TuningMode
 from fathom.api.tuner_status import Level
-from fathom.attach.evidence import PodEvidence
+from fathom.attach.evidence import PodEvidence, depths_of
 from fathom.cluster.snapshot import SelectedObjects
 from fathom.engine.depth import DepthDocument, depth_at, flat, nearest_depth
 from fathom.engine.report import EngineReport
@@ -25,6 +25,7 @@ def tuning_snapshot(
     found: Sequence[PodEvidence],
     state: TuningState,
     *,
+    followers: Sequence[PodEvidence],
     now_s: float,
     document_written_at_s: float,
     document_before: DepthDocument | None,
@@ -36,12 +37,13 @@ def tuning_snapshot(
         objects: what the cluster holds.
         found: the pods to judge by, which are alike; one at least.
         state: what was learned.
+        followers: all pods that follow the document, alike or not.
         now_s: Unix seconds.
         document_written_at_s: the same, of the depth document.
         document_before: what was in force before there was none in the cluster; None: not known.
     """
     missing, live = found[0].missing, found[0].level is Level.LIVE
-    settings = settings_of(tuner, found)
+    settings = settings_of(tuner, found, followers)
     document = objects.depth
     if document is None and not (live and settings.mode is TuningMode.AUTO):
         # No document is written before mode Auto may act: the engines run as they were started.
@@ -63,12 +65,23 @@ def tuning_snapshot(
     )
 
 
-def settings_of(tuner: SpeculationTuner, found: Sequence[PodEvidence]) -> Settings:
-    """What the user asks for, in the tuner's units, within what these engines have."""
-    spec, reports = tuner.spec, [each.report for each in found]
-    own = {frozenset(each.depths) for each in reports if each.depths}
-    shared = frozenset.intersection if found[0].level is Level.LIVE else frozenset.union
-    named = shared(*own) if own else None
+def settings_of(
+    tuner: SpeculationTuner, found: Sequence[PodEvidence], followers: Sequence[PodEvidence]
+) -> Settings:
+    """What the user asks for, in the tuner's units, within what these engines have.
+
+    Args:
+        tuner: whose pods.
+        found: the pods to judge by.
+        followers: all pods that follow the document: an engine refuses one with a depth that it
+            does not have.
+    """
+    spec = tuner.spec
+    if found[0].level is Level.LIVE:
+        own = {frozenset(each.report.depths) for each in followers if each.report.depths}
+        named = frozenset.intersection(*own) if own else None
+    else:
+        named = frozenset(depths_of(found)) or None
     deepest = spec.max_tokens or max(named or {_deepest(found)})
     tokens = spec.tokens or _startup_depth(found)
     allowed = [each for each in sorted(named or ()) if spec.min_tokens <= each <= deepest]

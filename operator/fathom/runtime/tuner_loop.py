@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from fathom.adapters.ports import KubeError, MetricsPort
+from fathom.adapters.ports import KubeError, MetricsPort, Sample
 from fathom.api import names
 from fathom.api.tuner_status import SpeculationTunerStatus
 from fathom.attach.status import status_of, status_of_refused
@@ -54,6 +54,7 @@ class TunerLoop(Loop):
 
     async def _pass(self) -> float | None:
         now_s = self._world.clock.now_s()
+        known = self._state.objects if self._state else None
         objects = await self._read(now_s)
         if objects is None:
             self._forget()
@@ -70,14 +71,18 @@ class TunerLoop(Loop):
         if not isinstance(tuner, SpeculationTuner):
             status = status_of_refused(tuner, objects, state, now_s)
             return min(RESYNC_S, await self._report(state, status, objects, now_s))
-        return await self._carry_on(state, await self._find(state, tuner, objects))
-
-    async def _find(
-        self, state: TunerState, tuner: SpeculationTuner, objects: SelectedObjects
-    ) -> Found:
         metrics = tuner.spec.metrics
-        self._metrics = self._world.metrics_for(metrics, objects.metadata.namespace)
+        self._metrics = self._world.metrics_for(metrics, metadata.namespace)
         sample = await read_metrics(self._metrics, objects.leaders, port=metrics.port)
+        if sample.failures and objects is known:
+            # No watch tells which pods are gone.
+            self._stale = True
+            return 0.0
+        return await self._carry_on(state, self._found(state, tuner, objects, sample))
+
+    def _found(
+        self, state: TunerState, tuner: SpeculationTuner, objects: SelectedObjects, sample: Sample
+    ) -> Found:
         now_s = self._world.clock.now_s()
         before, pods = state.unread, {pod.name for pod in objects.leaders}
         self._state = state.with_unread(sample.failures, pods, now_s)
