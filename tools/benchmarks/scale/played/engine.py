@@ -161,7 +161,12 @@ class PlayedEngine:
                     running=float(self._batch(now_s)) if self._busy else 0.0,
                 )
             ),
-            _STATE.format(generation=self._generation, schedule=self._schedule_hash, pod=self._pod),
+            _STATE.format(
+                generation=self._generation,
+                schedule=self._schedule_hash,
+                seen=int(self._generation > 0),
+                pod=self._pod,
+            ),
         ]
         for name, cells in self._lines.items():
             parts += [f"# HELP {name} Of steps, by cell.\n# TYPE {name} counter\n", *cells.values()]
@@ -222,6 +227,8 @@ class PlayedEngine:
 _STATE: Final = """\
 # TYPE fathom_plugin_info gauge
 fathom_plugin_info{{version="0.1.0",content="played",pod_name="{pod}"}} 1.0
+# TYPE fathom_pod_named gauge
+fathom_pod_named 1.0
 # TYPE fathom_engine_info gauge
 fathom_engine_info{{device="NVIDIA GB200"}} 1.0
 # TYPE fathom_counters_shown gauge
@@ -232,6 +239,10 @@ fathom_live_depth 1.0
 fathom_depth_generation {generation}.0
 # TYPE fathom_depth_schedule_hash gauge
 fathom_depth_schedule_hash {schedule}.0
+# TYPE fathom_depth_document_seen gauge
+fathom_depth_document_seen {seen}.0
+# TYPE fathom_depth_document_gone gauge
+fathom_depth_document_gone 0.0
 # TYPE fathom_depth_rejections_total counter
 fathom_depth_rejections_total 0.0
 # TYPE fathom_hook_errors_total counter
