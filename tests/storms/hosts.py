@@ -233,7 +233,7 @@ class _Storm:
 
     # -- time
 
-    def _trouble(self, verb: str, kind: Kind) -> KubeError | None:
+    def _trouble(self, verb: str, _: Kind) -> KubeError | None:
         if self.down:
             return KubeError(503, "etcd has no leader")
         if verb in {"create", "apply", "merge", "delete"} and self.dies_in is not None:
@@ -247,8 +247,8 @@ class _Storm:
         until_s = self.first.clock.at_s + seconds
         due_s = {self.first: 0.0, self.second: 0.0}
         while self.first.clock.at_s < until_s:
-            for each in due_s:
-                if self.first.clock.at_s >= due_s[each]:
+            for each, at_s in due_s.items():
+                if self.first.clock.at_s >= at_s:
                     due_s[each] = self.first.clock.at_s + await self._tick(each)
             self._judge()
             wait_s = min(min(due_s.values()) - self.first.clock.at_s, 10.0)
