@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from fathom.api import names
-from fathom.cluster.kinds import CONFIG_MAP, POD, SPECULATION_TUNER
+from fathom.cluster.kinds import CONFIG_MAP, EVENT, POD, SPECULATION_TUNER
 from fathom.engine.depth import DepthRange, depth_at, flat
 from fathom.measurement.counters import Unread, UnreadKind
 from support.tuner_harness import DOCUMENT, LIVE, MAX_BATCH, TunerHarness
@@ -300,6 +300,21 @@ async def test_the_user_s_depth_is_the_one_that_the_engines_were_started_with() 
 
     assert harness.document is not None
     assert harness.document.tokens == flat(5, MAX_BATCH)
+
+
+async def test_what_was_learned_and_cannot_be_read_is_reported_once() -> None:
+    harness = harness_of()
+    harness.concurrency = 2
+    await harness.run_for(150)
+    found = harness.kube.find(CONFIG_MAP, STATE[1])
+    harness.kube.put(CONFIG_MAP, {**found, "data": {"state.json": "["}})
+    harness.restart()
+    await harness.run_for(60)
+
+    resets = [each for each in harness.kube.all_of(EVENT) if each["reason"] == "StateReset"]
+    (reset,) = resets
+    assert "state.json of ConfigMap qwen-tuner-state cannot be read" in reset["message"]
+    assert reset["involvedObject"]["kind"] == names.TUNER_KIND
 
 
 async def test_a_paused_tuner_moves_nothing() -> None:

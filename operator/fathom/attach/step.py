@@ -68,6 +68,10 @@ class TunerState(TunedState):
             lost=kept.lost,
         )
 
+    def acting_upon(self, generation: int, annotations: Mapping[str, str]) -> Self:
+        """Acts upon this generation. What could not be read was reported by then."""
+        return replace(TunedState.acting_upon(self, generation, annotations), lost=())
+
     def with_read(self, objects: SelectedObjects, now_s: float) -> Self:
         """Knows what was read, and since when the document in it is there."""
         return replace(self._with_document(objects, now_s), objects=objects)
