@@ -19,6 +19,7 @@ from fathom.api.names import (
     LONGEST_NAMESPACE,
     NAME_PATTERN,
     NAMESPACE_PATTERN,
+    TUNER_KIND,
 )
 from fathom.api.newer_release import Pruned, pruned
 from fathom.api.problem import Problem
@@ -81,6 +82,8 @@ def is_speculative_deployment(manifest: Mapping[str, JsonValue]) -> bool:
 
     By kind or by group: if the other one is misspelt, `parse` says so.
     """
+    if manifest.get("kind") == TUNER_KIND:
+        return False
     group = str(manifest.get("apiVersion", "")).split("/", 1)[0]
     return manifest.get("kind") == KIND or group == API_VERSION.split("/", 1)[0]
 

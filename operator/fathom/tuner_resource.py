@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from fathom.api.base import NullIsAbsent
+from fathom.api.names import TUNER_KIND
 from fathom.api.newer_release import Pruned, pruned
 from fathom.api.problem import Problem
 from fathom.api.refusals import refusals
@@ -30,6 +31,11 @@ class SpeculationTuner:
 
     metadata: Metadata
     spec: SpeculationTunerSpec
+
+
+def is_speculation_tuner(manifest: Mapping[str, JsonValue]) -> bool:
+    """Whether a document of a manifest file is meant to be one."""
+    return manifest.get("kind") == TUNER_KIND
 
 
 def parse_tuner(manifest: Mapping[str, JsonValue]) -> SpeculationTuner | tuple[Problem, ...]:

@@ -20,6 +20,7 @@ from fathom.model_facts import Absence, ModelFacts, ModelRef, model_refs
 from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.rollout.replicas import all_replicas
 from fathom.text import counted
+from fathom.tuner_resource import SpeculationTuner, is_speculation_tuner, parse_tuner
 from fathom.validation.candidate import Candidate, as_sized, candidate_of
 from fathom.validation.chain import problems_of
 from fathom.validation.gpu_memory_checks import GIB, graph_cost
@@ -43,6 +44,10 @@ _TO_DO: Final[Mapping[Absence, str]] = MappingProxyType(
 )
 """What brings a config.json that was not read."""
 
+_SOUND_TUNER: Final = (
+    "the spec of this SpeculationTuner is sound. Its pods were not read: once it is applied, "
+    "`kubectl get spectuner` says what can be done with them."
+)
 ModelRole = Literal["target", "draft"]
 
 Files = Annotated[
@@ -72,6 +77,8 @@ def named(files: Sequence[str] | None, by_flag: Sequence[str] | None) -> tuple[s
 def read(files: Sequence[str]) -> Iterator[Document]:
     """Every SpeculativeDeployment in the files; other kinds are passed over.
 
+    Of a SpeculationTuner only what is wrong with its spec comes out: it is nothing to be rendered.
+
     Args:
         files: paths; `-` is stdin.
 
@@ -83,13 +90,21 @@ def read(files: Sequence[str]) -> Iterator[Document]:
     for file in files:
         where = "stdin" if file == "-" else file
         try:
-            documents = [each for each in read_documents(file) if is_speculative_deployment(each)]
+            found = list(read_documents(file))
         except UnreadableManifestError as error:
             typer.echo(f"{where}: {error}", err=True)
             raise typer.Exit(REFUSED) from error
-        if not documents:
+        documents = [each for each in found if is_speculative_deployment(each)]
+        tuners = [each for each in found if is_speculation_tuner(each)]
+        if not (documents or tuners):
             typer.echo(f"{where}: holds no SpeculativeDeployment.", err=True)
             missed = True
+        for each in tuners:
+            one, tuner = f"{where}: {_name(each)}", parse_tuner(each)
+            if isinstance(tuner, SpeculationTuner):
+                typer.echo(f"{one}: {_SOUND_TUNER}", err=True)
+            else:
+                yield Document(one, tuner)
         for document in documents:
             one = where if len(documents) == 1 else f"{where}: {_name(document)}"
             yield Document(one, parse(document))

@@ -212,3 +212,28 @@ def test_values_that_the_server_takes_are_taken(changes: dict[str, Any], tmp_pat
     result = ask("check", tmp_path / "a.yaml", yaml.safe_dump(manifest(changes)))
 
     assert (result.exit_code, result.stderr) == (0, "")
+
+
+TUNER = """
+apiVersion: fathom.dev/v1alpha1
+kind: SpeculationTuner
+metadata: {name: qwen}
+spec:
+  selector: {matchLabels: {app: qwen}}
+"""
+
+
+def test_of_a_tuner_only_its_spec_is_judged(tmp_path: Path) -> None:
+    file = tmp_path / "tuner.yaml"
+    file.write_text(TUNER)
+    for command in ("check", "render"):
+        found = CliRunner().invoke(app, [command, "-f", str(file)])
+        assert (found.exit_code, found.stdout) == (0, "")
+        assert "qwen: the spec of this SpeculationTuner is sound. Its pods were not read" in (
+            found.stderr
+        )
+
+    file.write_text(TUNER.replace("matchLabels: {app: qwen}", "matchLabels: {}"))
+    found = CliRunner().invoke(app, ["check", "-f", str(file)])
+    assert found.exit_code == 2
+    assert "spec.selector: an empty selector" in found.output
