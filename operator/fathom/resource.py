@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError
 from fathom.api.base import NullIsAbsent
 from fathom.api.bounded_json import DEEPEST
 from fathom.api.cel_rules import violations
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason, advice_of
 from fathom.api.names import (
     API_VERSION,
     KIND,
@@ -34,6 +34,19 @@ UNKNOWN: Final = "–"
 NOT_MEASURED: Final = "not measured"
 UNWATCHED_S: Final = 1500.0
 """Age of a status that nobody keeps: an operator writes to it every ten minutes."""
+WHY_UNWATCHED: Final = "Does one run, and does it watch this namespace?"
+
+LATE_S: Final = 90.0
+"""What a window may be late by: a status is written once a minute."""
+_MEASURES_NOTHING: Final = frozenset(
+    {
+        *(Reason.NO_TRAFFIC, Reason.PODS_NOT_READY),
+        *(Reason.NO_METRICS, Reason.METRICS_REFUSED, Reason.STALE_METRICS),
+    }
+)
+"""Reasons of Tuning with which nothing is known of the present."""
+AS_ASKED: Final = frozenset({Reason.STATIC, Reason.DRAFTING_DISABLED})
+"""Reasons why nothing is tuned that are what the spec asks for."""
 
 
 class Metadata(NullIsAbsent):
@@ -143,14 +156,48 @@ def unwatched_since(status: SpeculativeDeploymentStatus, now_s: float) -> str:
 def unwatched_in_words(since: str) -> str:
     """That nobody watches, and what to do."""
     return (
-        f"No operator has watched it since {since}, and all that is shown is from then. Does one "
-        "run, and does it watch this namespace?"
+        f"No operator has watched it since {since}, and all that is shown is from then. "
+        f"{WHY_UNWATCHED}"
     )
 
 
 def holds(condition: Condition) -> bool:
     """Whether it is True."""
     return condition.status is ConditionStatus.TRUE
+
+
+def cause_of(condition: Condition) -> str:
+    """Its message without what to do, which `advice_of` says."""
+    advice = advice_of(condition.reason)
+    return condition.message.replace(f" {advice}", "") if advice else condition.message
+
+
+def in_words(condition: Condition, name: str) -> str:
+    """Its cause, then what a person does about it."""
+    return f"{cause_of(condition)} {advice_of(condition.reason, name)}".strip()
+
+
+def advice_on(condition: Condition, status: SpeculativeDeploymentStatus, name: str) -> str:
+    """What a person does about a condition of this status; empty: nothing.
+
+    Nobody waits for what is under way while something is wrong.
+    """
+    degraded = status.condition(ConditionType.DEGRADED)
+    waits = condition.type is ConditionType.PROGRESSING and holds(condition)
+    vain = waits and degraded is not None and holds(degraded)
+    return "" if vain else advice_of(condition.reason, name)
+
+
+def is_measured_now(status: SpeculativeDeploymentStatus, now_s: float) -> bool:
+    """Whether what was measured last is of now (Unix seconds); else nobody shows it as such."""
+    measured = status.measured
+    tuning, ready = (status.condition(each) for each in (ConditionType.TUNING, ConditionType.READY))
+    blind = tuning is not None and tuning.reason in _MEASURES_NOTHING
+    idle = ready is not None and ready.reason == Reason.SCALED_TO_ZERO
+    ended_s = unix_seconds(measured.at)
+    if ended_s is None or blind or idle:
+        return False
+    return now_s - ended_s <= 2 * measured.window_seconds + LATE_S
 
 
 def standing(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[str, ...]:
@@ -247,7 +294,7 @@ def wellness_in(
     if status is None or not status.conditions:
         return Wellness(
             Headline.UNKNOWN,
-            "No operator has reported on it yet. Does one run, and does it watch this namespace?",
+            f"No operator has reported on it yet. {WHY_UNWATCHED}",
         )
     if status.observed_generation < newest:
         return Wellness(
@@ -263,9 +310,7 @@ def _degraded(status: SpeculativeDeploymentStatus, name: str) -> Wellness | None
     degraded = status.condition(ConditionType.DEGRADED)
     if degraded is None or not holds(degraded):
         return None
-    again = {Reason.ROLLED_BACK, Reason.WEIGHTS_NOT_FETCHED}
-    hint = f" `kubectl fathom retry {name}` tries it once more." if degraded.reason in again else ""
-    return Wellness(Headline.NOT_WELL, f"{degraded.reason}: {degraded.message}{hint}")
+    return Wellness(Headline.NOT_WELL, f"{degraded.reason}: {in_words(degraded, name)}")
 
 
 def _progressing(status: SpeculativeDeploymentStatus, _: str) -> Wellness | None:
@@ -284,9 +329,9 @@ def _not_ready(status: SpeculativeDeploymentStatus, _: str) -> Wellness | None:
     return Wellness(Headline.NOT_WELL, ready.message if ready else "It says nothing of Ready.")
 
 
-def _alarmed(status: SpeculativeDeploymentStatus, _: str) -> Wellness | None:
+def _alarmed(status: SpeculativeDeploymentStatus, name: str) -> Wellness | None:
     found = (status.condition(kind) for kind in AlarmKind)
-    alarms = [each.message for each in found if each is not None and holds(each)]
+    alarms = [in_words(each, name) for each in found if each is not None and holds(each)]
     return Wellness(Headline.ALARMED, " ".join(alarms)) if alarms else None
 
 

@@ -54,6 +54,16 @@ def ago(text: str, now_s: float) -> str:
     return text if at_s is None else f"{duration(max(0.0, now_s - at_s))} ago"
 
 
+def lasting(since: str, now_s: float) -> str:
+    """For how long something holds, such as `for 6 min`.
+
+    Args:
+        since: as for `ago`.
+        now_s: Unix seconds.
+    """
+    return f"for {ago(since, now_s).removesuffix(' ago')}"
+
+
 def is_over(since_s: float, lasts_s: float, now_s: float) -> bool:
     """Whether so many seconds went by. A clock that was set back must not make it longer.
 

@@ -16,7 +16,7 @@ CLIFF = Alarm(
     kind=AlarmKind.DRAFT_MISMATCH,
     reason=Reason.ACCEPTANCE_CLIFF,
     message="The first draft token is accepted 30% of the time; it was 90%.",
-    recommendation="Check that the draft belongs to the target.",
+    recommendation=Reason.ACCEPTANCE_CLIFF.advice,
     since_s=1_800_000_000.0,
 )
 ONE_POD = replace(CLIFF, reason=Reason.ONE_POD_DIFFERS, message="pod-2 accepts 40%.")
@@ -89,6 +89,12 @@ async def test_what_is_over_stays_as_a_condition_that_is_false(
     found = harness.condition("DraftMismatch")
     assert (found["status"], found["reason"]) == ("False", "Cleared")
     assert found["lastTransitionTime"] > raised_at
+    # What it was and since when stays in sight, without asking for anything.
+    was = f"Far fewer drafts are accepted than before (AcceptanceCliff) since {raised_at}: "
+    assert found["message"] == f"{was}{CLIFF.message}"
+    harness.clock.at_s += 3600
+    await harness.tick()
+    assert harness.condition("DraftMismatch") == found
 
 
 async def test_each_turn_is_one_event(harness: LoopHarness, alarmed: Raise) -> None:

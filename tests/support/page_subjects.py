@@ -119,8 +119,8 @@ def troubled(subject: Subject) -> Subject:
     """The same with an alarm and a trouble."""
     conditions = (
         condition(ConditionType.READY, "ReplicasNotReady", "1 of 2 is ready.", holds=False),
-        condition(ConditionType.DEGRADED, "ImagePullBackOff", "pod kimi-1: no such image."),
-        condition(AlarmKind.DRAFT_MISMATCH, "AcceptanceCollapsed", "acceptance fell to 1.1."),
+        condition(ConditionType.DEGRADED, "ImageUnavailable", "pod kimi-1: no such image."),
+        condition(AlarmKind.DRAFT_MISMATCH, "AcceptanceCliff", "acceptance fell to 1.1."),
     )
     status = subject.status.model_copy(update={"conditions": conditions, "ready": "1/2"})
     return replace(subject, status=status)

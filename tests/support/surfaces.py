@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from rich.console import Console
 
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.cli.cluster import Reported
 from fathom.cli.rollout import paused_in_words
 from fathom.cli.status import status_report, status_view
@@ -16,7 +16,7 @@ from fathom.cluster.manifest import Meta
 from fathom.cluster.snapshot import status_in
 from fathom.page.resource_view import resource_view
 from fathom.page.subject import Subject
-from fathom.resource import known_part, parse, standing
+from fathom.resource import cause_of, known_part, parse, standing
 from fathom.tuning.learned_state import TuningState
 
 
@@ -31,7 +31,7 @@ class Surfaces:
     top: tuple[str, ...]
     """ALARMS."""
     page: str
-    """The first alarm; empty: there is none."""
+    """The first notice; empty: there is none."""
     pause: str
 
     @classmethod
@@ -53,7 +53,7 @@ class Surfaces:
             state=TuningState(),
             history=None,
         )
-        alarms = [f"{each.name}: {each.value}" for each in resource_view(subject, now_s).alarms]
+        alarms = [f"{each.code}: {each.cause}" for each in resource_view(subject, now_s).notices]
         return cls(
             status=text.file.getvalue().splitlines()[0].rstrip(),
             exit_code=0 if report.well else 1,
@@ -70,5 +70,5 @@ class Surfaces:
         assert self.exit_code == 1
         assert self.get == degraded["reason"]
         assert f"Degraded/{degraded['reason']}" in self.top
-        assert self.page.startswith(f"Degraded/{degraded['reason']}")
-        assert self.page.endswith(degraded["message"])
+        told = cause_of(Condition.model_validate(degraded))
+        assert self.page == f"Degraded/{degraded['reason']}: {told}"

@@ -19,13 +19,17 @@ from fathom.api.status import (
 from fathom.cli.cluster import Reported
 from fathom.cli.documents import Part
 from fathom.resource import (
+    AS_ASKED,
     NOT_MEASURED,
+    advice_on,
+    cause_of,
     gained_in_words,
     holds,
+    is_measured_now,
     signed,
     unwatched_since,
 )
-from fathom.times import ago
+from fathom.times import ago, lasting
 
 
 class CheckState(StrEnum):
@@ -50,15 +54,6 @@ class StatusCheck(Part):
 
 _HAS_ITS_LINE: Final = frozenset({Reason.INVALID_SPEC, Reason.WEIGHTS_NOT_FETCHED})
 """Reasons of Degraded that are the subject of another line."""
-_MEASURES_NOTHING: Final = frozenset(
-    {
-        *(Reason.NO_TRAFFIC, Reason.PODS_NOT_READY),
-        *(Reason.NO_METRICS, Reason.METRICS_REFUSED, Reason.STALE_METRICS),
-    }
-)
-"""Reasons of Tuning with which nothing is known of the present."""
-_AS_ASKED: Final = frozenset({Reason.STATIC, Reason.DRAFTING_DISABLED})
-"""Reasons why nothing is tuned that are what the spec asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,18 +75,19 @@ class _Given:
     @property
     def measures(self) -> bool:
         """Whether what was measured last is of the present."""
-        tuning, ready = (
-            self.status.condition(kind) for kind in (ConditionType.TUNING, ConditionType.READY)
-        )
-        idle = ready is not None and ready.reason == Reason.SCALED_TO_ZERO
-        blind = tuning is None or tuning.reason in _MEASURES_NOTHING
-        return bool(self.status.measured.at) and not (idle or blind)
+        return is_measured_now(self.status, self.now_s)
 
-    def sentence(self, condition: Condition) -> str:
-        """The reason, and the message where the headline does not say it."""
-        if not condition.message or condition.message in self.cause:
-            return condition.reason
-        return f"{condition.reason}: {condition.message}"
+    def sentence(self, condition: Condition, *, lasts: bool = False) -> str:
+        """The reason, for how long if asked, and the cause where the headline does not say it."""
+        cause, reason = cause_of(condition), condition.reason
+        if lasts:
+            reason = f"{reason}, {lasting(condition.last_transition_time, self.now_s)}"
+        return reason if not cause or cause in self.cause else f"{reason}: {cause}"
+
+    def advice(self, condition: Condition) -> str:
+        """What to do, where the headline does not say it."""
+        advice = advice_on(condition, self.status, self.name)
+        return "" if advice in self.cause else advice
 
 
 def status_checks(reported: Reported, cause: str, now_s: float) -> Iterator[StatusCheck]:
@@ -152,15 +148,23 @@ def _degraded(given: _Given) -> Iterator[StatusCheck]:
     """What no line below has as its subject."""
     found = given.true(ConditionType.DEGRADED)
     if found is not None and found.reason not in _HAS_ITS_LINE:
-        text = given.sentence(found)
-        yield StatusCheck(subject="degraded", state=CheckState.FAILED, text=text)
+        yield StatusCheck(
+            subject="degraded",
+            state=CheckState.FAILED,
+            text=given.sentence(found, lasts=True),
+            hint=given.advice(found),
+        )
 
 
 def _spec(given: _Given) -> Iterator[StatusCheck]:
     degraded = given.true(ConditionType.DEGRADED)
     if degraded is not None and degraded.reason == Reason.INVALID_SPEC:
-        text = given.sentence(degraded)
-        yield StatusCheck(subject="spec", state=CheckState.FAILED, text=text)
+        yield StatusCheck(
+            subject="spec",
+            state=CheckState.FAILED,
+            text=given.sentence(degraded),
+            hint=given.advice(degraded),
+        )
     elif not given.status.warnings:
         yield StatusCheck(subject="spec", state=CheckState.OK, text="no warning")
     for each in given.status.warnings:
@@ -178,7 +182,9 @@ def _draft(given: _Given) -> Iterator[StatusCheck]:
     state = CheckState.FAILED if found.status is ConditionStatus.FALSE else CheckState.UNKNOWN
     if found.reason == Reason.DOUBTFUL:
         state = CheckState.WARNING
-    yield StatusCheck(subject="draft", state=state, text=given.sentence(found))
+    yield StatusCheck(
+        subject="draft", state=state, text=given.sentence(found), hint=given.advice(found)
+    )
 
 
 def _weights(given: _Given) -> Iterator[StatusCheck]:
@@ -210,15 +216,12 @@ def _replicas(given: _Given) -> StatusCheck:
 def _rollout(given: _Given) -> Iterator[StatusCheck]:
     progressing, rollout = given.status.condition(ConditionType.PROGRESSING), given.status.rollout
     if progressing is not None:
-        state, hint = CheckState.OK, ""
-        if progressing.reason == Reason.PAUSED:
+        state = CheckState.WARNING
+        if progressing.reason in {Reason.PAUSED, Reason.ROLLOUT_PAUSED}:
             state = CheckState.UNKNOWN
-            hint = f"`kubectl fathom resume {given.name}` ends the pause."
-        elif progressing.reason == Reason.ROLLOUT_PAUSED:
-            state = CheckState.UNKNOWN
-        elif progressing.reason != Reason.UP_TO_DATE:
-            state = CheckState.WARNING
-        text = given.sentence(progressing)
+        elif progressing.reason == Reason.UP_TO_DATE:
+            state = CheckState.OK
+        text, hint = given.sentence(progressing), given.advice(progressing)
         yield StatusCheck(subject="rollout", state=state, text=text, hint=hint)
     if rollout is None or rollout.stage in {"", COMPLETE}:
         return
@@ -242,12 +245,12 @@ def _depth(given: _Given) -> StatusCheck:
     if not depth.generation:
         return StatusCheck(subject="depth", state=CheckState.OK, text=depth.summary)
     applied = f"in force on {depth.applied_replicas} of {status.ready_replicas} ready replicas"
-    since = f"since {ago(depth.since, given.now_s)}" if depth.since else ""
+    since = lasting(depth.since, given.now_s) if depth.since else ""
     everywhere = depth.applied_replicas >= status.ready_replicas
     return StatusCheck(
         subject="depth",
         state=CheckState.OK if everywhere else CheckState.WARNING,
-        text=_joined(depth.summary, applied, since.removesuffix(" ago")),
+        text=_joined(depth.summary, applied, since),
     )
 
 
@@ -255,16 +258,14 @@ def _tuning(given: _Given) -> Iterator[StatusCheck]:
     found, summary = given.status.condition(ConditionType.TUNING), given.status.tuning.summary
     if found is None:
         return
-    fine = holds(found) or found.reason in _AS_ASKED
+    fine = holds(found) or found.reason in AS_ASKED
     text = given.sentence(found)
     text = f"{summary}{text.removeprefix(found.reason)}" if summary else text
-    advises = summary.startswith(f"{TuningMode.ADVISE}/")
-    yield StatusCheck(
-        subject="tuning",
-        state=CheckState.OK if fine else CheckState.WARNING,
-        text=text,
-        hint=f"`kubectl fathom advise {given.name}` says which depth to write." if advises else "",
-    )
+    hint = given.advice(found)
+    if summary.startswith(f"{TuningMode.ADVISE}/"):
+        hint = f"`kubectl fathom advise {given.name}` says which depth to write."
+    state = CheckState.OK if fine else CheckState.WARNING
+    yield StatusCheck(subject="tuning", state=state, text=text, hint=hint)
 
 
 def _alarm_checks(given: _Given) -> Iterator[StatusCheck]:
@@ -272,11 +273,15 @@ def _alarm_checks(given: _Given) -> Iterator[StatusCheck]:
         each for each in given.status.conditions if isinstance(each.type, AlarmKind) and holds(each)
     ]
     for each in active:
-        text = f"{each.type}/{given.sentence(each)}"
-        yield StatusCheck(subject="alarm", state=CheckState.WARNING, text=text)
+        yield StatusCheck(
+            subject="alarm",
+            state=CheckState.WARNING,
+            text=f"{each.type}/{given.sentence(each, lasts=True)}",
+            hint=given.advice(each),
+        )
     if not active:
         tuning = given.status.condition(ConditionType.TUNING)
-        seen = given.measures and tuning is not None and tuning.reason not in _AS_ASKED
+        seen = given.measures and tuning is not None and tuning.reason not in AS_ASKED
         text = "none is active" if seen else "nothing is measured that could raise one"
         state = CheckState.OK if seen else CheckState.UNKNOWN
         yield StatusCheck(subject="alarms", state=state, text=text)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom.adapters.ports import KubePort, SystemClock
-from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
+from fathom.api.status import DecisionStatus, MeasuredStatus, SpeculativeDeploymentStatus
 from fathom.cli.cluster import Reported, read_all
 from fathom.cli.documents import AsOutput, Document, Output, Part, number, written
 from fathom.cli.options import (
@@ -25,11 +25,12 @@ from fathom.cli.options import (
     refuse_watched_document,
     watch_cluster,
 )
-from fathom.resource import UNKNOWN, standing, unwatched_since
+from fathom.resource import UNKNOWN, is_measured_now, standing, unwatched_since
 from fathom.times import ago
 
 _NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN", "MEASURED")
-"""The last says when those before it were measured: without traffic that is long ago."""
+"""The last says when something was measured: without traffic that is long ago, and those before it
+are not known now."""
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -91,15 +92,16 @@ def top_table(listed: Sequence[Reported], now_s: float, *, with_namespace: bool)
 def _cells(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[Text, ...]:
     alarms = standing(status, now_s)
     measured, decision = status.measured, status.tuning.last_decision
-    tpot = measured.tpot_milliseconds
-    rate = measured.tokens_per_second if measured.at else None
+    # What was measured last stays in the status; only MEASURED, at its side, says when.
+    of_now = measured if is_measured_now(status, now_s) else MeasuredStatus()
+    tpot, rate = of_now.tpot_milliseconds, of_now.tokens_per_second
     cells = (
         status.ready,
         status.depth.summary,
-        measured.acceptance_length,
+        of_now.acceptance_length,
         "" if rate is None else str(rate),
         f"{tpot} ms" if tpot else "",
-        f"{measured.gain_percent}%" if measured.gain_percent else "",
+        f"{of_now.gain_percent}%" if of_now.gain_percent else "",
         ago(measured.at, now_s),
         status.tuning.summary,
         _decision(decision) if decision else "",

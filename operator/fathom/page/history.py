@@ -11,15 +11,15 @@ from itertools import groupby, zip_longest
 from math import isfinite, nan
 from typing import Final
 
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
+from fathom.api.conditions import AlarmKind, ConditionType, title_of
 from fathom.api.status import (
     ComparisonStatus,
     GainedStatus,
-    MeasuredStatus,
     RolloutStatus,
     SpeculativeDeploymentStatus,
 )
 from fathom.engine.depth import DepthRange, depths_of
+from fathom.resource import cause_of, holds, is_measured_now
 from fathom.text import shortened
 from fathom.times import unix_seconds
 from fathom_vllm.buckets import first_batch, last_batch
@@ -32,7 +32,7 @@ MOST_MOMENTS: Final = 32
 LONGEST_MESSAGE: Final = 512
 """Characters of a moment's sentence; the status has all of it."""
 QUIET_S: Final = 60.0
-"""From point to point while nothing is measured; and what a window may be late by."""
+"""From point to point while nothing is measured."""
 
 
 class MomentKind(StrEnum):
@@ -57,6 +57,11 @@ class Moment:
     message: str
     bad: bool = False
     """Whether somebody should look at it."""
+
+    @property
+    def title(self) -> str:
+        """In plain words, where its reason has any."""
+        return title_of(self.reason) or self.what
 
     @property
     def identity(self) -> tuple[float, MomentKind, str]:
@@ -110,14 +115,14 @@ def _conditions(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
         alarm = isinstance(each.type, AlarmKind)
         if not alarm and each.type not in {ConditionType.READY, ConditionType.DEGRADED}:
             continue
-        holds = each.status is ConditionStatus.TRUE
+        true = holds(each)
         yield from _moment(
             each.last_transition_time,
             MomentKind.ALARM if alarm else MomentKind.CONDITION,
-            f"{each.type}{'' if holds else ' over' if alarm else f'={each.status}'}",
+            f"{each.type}{'' if true else ' over' if alarm else f'={each.status}'}",
             each.reason,
-            each.message,
-            bad=holds is not (each.type is ConditionType.READY),
+            cause_of(each),
+            bad=true is not (each.type is ConditionType.READY),
         )
 
 
@@ -222,7 +227,7 @@ class History:
     def _note(self, status: SpeculativeDeploymentStatus, now_s: float) -> None:
         measured, depths = status.measured, _depths(status)
         fresh = measured.at != self._measured_at
-        quiet = not fresh and _is_past(measured, now_s)
+        quiet = not fresh and not is_measured_now(status, now_s)
         moved = bool(self._depths) and depths != self._depths[-1]
         if not (fresh or quiet or moved):
             return
@@ -265,12 +270,6 @@ def _depths(status: SpeculativeDeploymentStatus) -> bytes:
         return b""
     # Somebody may have written the depth document by hand.
     return bytes(min(each, 255) for each in depths_of(schedule, schedule[-1].last).values())
-
-
-def _is_past(measured: MeasuredStatus, now_s: float) -> bool:
-    """Whether what was measured last says nothing of now."""
-    ended_s = unix_seconds(measured.at)
-    return ended_s is None or now_s - ended_s > 2 * measured.window_seconds + QUIET_S
 
 
 def _number(text: str) -> float:

@@ -18,8 +18,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fathom import __version__
 from fathom.measurement.bench_result import COLUMNS
 from fathom.page.resource_view import ResourceView
-from fathom.page.subject import Health, Overview
-from fathom.times import ago, rfc3339, unix_seconds
+from fathom.page.subject import Overview
+from fathom.times import ago, lasting, rfc3339, unix_seconds
 
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("fathom.page"),
@@ -69,7 +69,8 @@ def overview_page(overview: Overview, now_s: float) -> str:
         overview: what is in it.
         now_s: when it was made (Unix seconds).
     """
-    return _render("overview.html", overview_looks(), view=overview, at=rfc3339(now_s))
+    at = rfc3339(now_s)
+    return _render("overview.html", overview_looks(), view=overview, at=at, now_s=now_s)
 
 
 def resource_page(view: ResourceView, *, home: bool) -> str:
@@ -99,7 +100,6 @@ def _resource(template: str, view: ResourceView, *, home: bool) -> str:
         resource_looks(live=home),
         view=view,
         home=home,
-        bad=Health.NOT_WELL,
         # In a file an age would soon be wrong.
         now_s=now_s if home else None,
         data={**asdict(view.charts), "now_s": now_s},
@@ -140,4 +140,4 @@ def _uplot(name: str) -> str:
     return (files("fathom.page") / "uplot" / name).read_text(encoding="utf-8")
 
 
-_ENVIRONMENT.filters |= {"rfc3339": rfc3339, "utc": _utc, "ago": ago}
+_ENVIRONMENT.filters |= {"rfc3339": rfc3339, "utc": _utc, "ago": ago, "lasting": lasting}

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fathom.api.conditions import title_of
 from fathom.api.status import COMPLETE, GainedStatus, MeasuredStatus, SpeculativeDeploymentStatus
 from fathom.measurement.bench_result import DepthBench
 from fathom.page.history import (
@@ -18,20 +19,15 @@ from fathom.page.history import (
 from fathom.page.subject import (
     Fact,
     Health,
+    Notice,
     Subject,
-    alarms_in,
-    cause_beside,
     explained,
     health_in,
+    notices_in,
     thousands,
     why_fixed,
 )
-from fathom.resource import (
-    NOT_MEASURED,
-    UNKNOWN,
-    signed,
-    wellness_in,
-)
+from fathom.resource import NOT_MEASURED, UNKNOWN, is_measured_now, signed, wellness_in
 from fathom.text import shortened
 from fathom.times import rfc3339
 from fathom.tuning.explanation import Explanation
@@ -76,23 +72,15 @@ class FactGroup:
     title: str
     """Such as `Measured in the 30 s until 2026-…`; empty: the moment of the page."""
     facts: tuple[Fact, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One of the charts, which share their time."""
-
-    name: str
-    """By which the page's script knows what to draw."""
-    title: str
-    unit: str
+    past: bool = False
+    """Whether it says nothing of the present."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyPanels:
     """Charts that have nothing to draw, for one reason."""
 
-    titles: tuple[str, ...]
+    names: tuple[str, ...]
     missing: str
     """What is missing, in a sentence."""
 
@@ -108,20 +96,21 @@ class ResourceView:
     headline: str
     """Such as `is not well`."""
     cause: str
-    """Why, unless one of the alarms says it."""
+    """Why, unless one of the notices says it."""
     at: str
     """When it was made."""
     since: str
     """Since when its history goes; empty: whoever made it has none."""
-    alarms: tuple[Fact, ...]
-    """That are active, Degraded among them."""
+    notices: tuple[Notice, ...]
+    """What to read first: alarms, conditions, what is over since lately, warnings of the spec."""
     groups: tuple[FactGroup, ...]
     left_out: tuple[str, ...]
     """Optional objects that are not made, and why."""
     judgements: tuple[Fact, ...]
     """Rollout or comparison that is not over."""
     charts: Charts
-    panels: tuple[Panel, ...]
+    panels: tuple[str, ...]
+    """Names of the charts that there are; what each shows, `parts.html` says."""
     empty: tuple[EmptyPanels, ...]
     heat: tuple[HeatRow, ...]
     explanation: Explanation
@@ -158,7 +147,9 @@ def resource_view(subject: Subject, now_s: float) -> ResourceView:
     status, history = subject.status, subject.history
     explanation, rows = explained(subject, now_s)
     wellness = wellness_in(status, name=subject.key.name, newest=0, now_s=now_s)
-    alarms, judgements = alarms_in(status, now_s), tuple(_judgements(status))
+    notices = (*notices_in(status, subject.key.name, now_s), *_warnings(status))
+    judgements = tuple(_judgements(status))
+    above = (*(each.cause for each in notices), *(each.value for each in judgements))
     charts = charts_of(history.points if history else ())
     panels, empty = panels_of(charts, explanation.tokens, why_fixed(subject))
     return ResourceView(
@@ -166,13 +157,15 @@ def resource_view(subject: Subject, now_s: float) -> ResourceView:
         name=subject.key.name,
         health=health_in(wellness.headline),
         headline=wellness.headline,
-        cause=cause_beside(alarms, wellness),
+        cause="" if notices else wellness.cause,
         at=rfc3339(now_s),
         since=rfc3339(history.since_s) if history else "",
-        alarms=alarms,
+        notices=notices,
         groups=(
             FactGroup("", tuple(_facts(status))),
-            *measured_facts(status.measured, explanation.tokens),
+            *measured_facts(
+                status.measured, explanation.tokens, past=not is_measured_now(status, now_s)
+            ),
             *_gained_facts(status.gained, explanation.tokens),
         ),
         left_out=status.left_out,
@@ -182,29 +175,30 @@ def resource_view(subject: Subject, now_s: float) -> ResourceView:
         empty=empty,
         heat=heat_map(rows, explanation),
         explanation=explanation,
-        moments=_once(history.moments if history else moments_of(status), (*alarms, *judgements)),
+        moments=_once(history.moments if history else moments_of(status), above),
         bench=subject.bench,
     )
 
 
-def _once(moments: Iterable[Moment], above: Iterable[Fact]) -> tuple[Moment, ...]:
+def _warnings(status: SpeculativeDeploymentStatus) -> Iterator[Notice]:
+    """What the spec is warned of: each begins with its field, and says what to do."""
+    for each in status.warnings:
+        yield Notice(health=Health.PAUSED, title="A warning", code="SpecWarned", cause=each)
+
+
+def _once(moments: Iterable[Moment], above: Iterable[str]) -> tuple[Moment, ...]:
     """Moments without the sentences that the page already has."""
-    shown = {shortened(each.value, LONGEST_MESSAGE) for each in above}
+    shown = {shortened(each, LONGEST_MESSAGE) for each in above}
     return tuple(replace(each, message="") if each.message in shown else each for each in moments)
 
 
-_PANELS: Final = (
-    Panel("depth", "Depth by batch", "drafted tokens"),
-    Panel("tokens_per_second", "Tokens per second", ""),
-    Panel("mean_batch", "Requests per step", ""),
-    Panel("acceptance_length", "Acceptance length", "tokens per verification step"),
-    Panel("gain_percent", "Gain", "%"),
-)
+_PANELS: Final = ("depth", "tokens_per_second", "mean_batch", "acceptance_length", "gain_percent")
+"""Charts by the names by which the template and the script know them."""
 
 
 def panels_of(
     charts: Charts, tokens: int, why_fixed: str = ""
-) -> tuple[tuple[Panel, ...], tuple[EmptyPanels, ...]]:
+) -> tuple[tuple[str, ...], tuple[EmptyPanels, ...]]:
     """Charts that have something to draw, and those that have not, with what is missing.
 
     Args:
@@ -218,7 +212,7 @@ def panels_of(
         "same range of batches."
     )
     nothing = "They begin with the first window that has requests and readable metrics."
-    whys = dict.fromkeys((each.name for each in _PANELS), nothing)
+    whys = dict.fromkeys(_PANELS, nothing)
     whys["depth"] = fixed or "No depth was set yet."
     if _any(charts.tokens_per_second):
         whys |= {"acceptance_length": "No window verified a draft.", "gain_percent": gain}
@@ -231,11 +225,11 @@ def panels_of(
     }
     alike: dict[str, list[str]] = {}
     for each in _PANELS:
-        if not drawn[each.name]:
-            alike.setdefault(whys[each.name], []).append(each.title)
+        if not drawn[each]:
+            alike.setdefault(whys[each], []).append(each)
     return (
-        tuple(each for each in _PANELS if drawn[each.name]),
-        tuple(EmptyPanels(tuple(titles), why) for why, titles in alike.items()),
+        tuple(each for each in _PANELS if drawn[each]),
+        tuple(EmptyPanels(tuple(names), why) for why, names in alike.items()),
     )
 
 
@@ -248,7 +242,7 @@ def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
     yield Fact("Replicas ready", status.ready or UNKNOWN)
     yield Fact("Depth", status.depth.summary or UNKNOWN, f"since {since}" if since else "")
     mode, _, does = status.tuning.summary.partition("/")
-    yield Fact("Tuning", mode or UNKNOWN, does)
+    yield Fact("Tuning", mode or UNKNOWN, f"{title_of(does)} ({does})" if does else "")
     engine = status.engine
     version = f"vLLM {engine.version}" if engine.version else UNKNOWN
     yield Fact("Engine", version, status.draft.family)
@@ -256,25 +250,38 @@ def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
     yield Fact("Depth changes", live.get(engine.actuation, engine.actuation or UNKNOWN))
 
 
-def measured_facts(measured: MeasuredStatus, tokens: int) -> Iterator[FactGroup]:
+def measured_facts(
+    measured: MeasuredStatus, tokens: int, *, past: bool = False
+) -> Iterator[FactGroup]:
     """The last window with traffic, if there was one.
 
     Args:
         measured: that window.
         tokens: the user's own depth.
+        past: whether that is not of the present.
     """
     if not measured.at:
         return
     tpot, gain = measured.tpot_milliseconds, measured.gain_percent
+    when = f"easured in the {measured.window_seconds} s until {measured.at}"
     yield FactGroup(
-        f"Measured in the {measured.window_seconds} s until {measured.at}",
+        f"Nothing is measured now. Last m{when}" if past else f"M{when}",
         (
-            Fact("Tokens per second", thousands(measured.tokens_per_second)),
-            Fact("Requests per step", measured.mean_batch or NOT_MEASURED),
-            Fact("Acceptance length", measured.acceptance_length or NOT_MEASURED),
+            Fact("Tokens per second", thousands(measured.tokens_per_second), "of all replicas"),
+            Fact("Requests per step", measured.mean_batch or NOT_MEASURED, "the batch"),
+            Fact(
+                "Acceptance length",
+                measured.acceptance_length or NOT_MEASURED,
+                "tokens per step, 1 without accepted drafts",
+            ),
             Fact("Time per output token", f"{tpot} ms" if tpot else NOT_MEASURED),
-            Fact(f"Gain over depth {tokens}", f"{signed(gain)} %" if gain else NOT_MEASURED),
+            Fact(
+                f"Gain over depth {tokens}",
+                f"{signed(gain)} %" if gain else NOT_MEASURED,
+                "more tokens per second than your own depth",
+            ),
         ),
+        past,
     )
 
 
@@ -282,7 +289,8 @@ def _gained_facts(gained: GainedStatus | None, tokens: int) -> Iterator[FactGrou
     if gained is None:
         return
     percent = f"{signed(gained.percent)} % ± {gained.error_percent}"
-    facts = [Fact(f"Gain over depth {tokens}", percent if gained.percent else NOT_MEASURED)]
+    known = percent if gained.percent else NOT_MEASURED
+    facts = [Fact(f"Gain over depth {tokens}", known, "± is the 95 % interval")]
     # Engines without GPUs have no GPU hours.
     if gained.measured_gpu_hours:
         gpu_hours = f"{signed(gained.gpu_hours)} ± {gained.error_gpu_hours}"

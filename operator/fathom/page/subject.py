@@ -1,33 +1,37 @@
 """What a page is made of: one resource, or all of them at a glance. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from fathom.api.conditions import AlarmKind, ConditionType, Reason, advice_of, title_of
 from fathom.api.problem import Problem
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import Condition, MeasuredStatus, SpeculativeDeploymentStatus
 from fathom.cluster.kinds import ObjectKey
-from fathom.cluster.manifest import Manifest
 from fathom.engine.depth import DepthDocument
 from fathom.measurement.bench_result import DepthBench
-from fathom.page.history import History
+from fathom.page.history import KEPT_S, History
 from fathom.resource import (
+    AS_ASKED,
     UNKNOWN,
+    WHY_UNWATCHED,
     Headline,
     SpeculativeDeployment,
     Wellness,
+    advice_on,
     alarming,
-    known_part,
-    parse,
+    cause_of,
+    holds,
+    is_measured_now,
     signed,
-    unwatched_in_words,
     unwatched_since,
     wellness_in,
     why_not_live,
 )
+from fathom.times import unix_seconds
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import settings_from
 from fathom.tuning.learned_state import TuningState
@@ -97,65 +101,6 @@ def why_fixed(subject: Subject) -> str:
     return why_not_live(sd, subject.status) or ("" if sd.spec.tunable else "nothing is tuned.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassReport:
-    """What one pass over a resource had to say, as it lay there: nothing is copied."""
-
-    uid: str
-    manifest: Manifest
-    """The resource as it was read."""
-    status: SpeculativeDeploymentStatus
-    """As it is reported, whether or not the API server takes it."""
-    document: DepthDocument | None
-    """In force; None: there is none."""
-    state: TuningState
-
-    def subject(self, key: ObjectKey, history: History) -> Subject:
-        resource = parse(known_part(self.manifest).known)
-        return Subject(
-            key=key,
-            resource=resource,
-            status=self.status,
-            document=self.document,
-            state=self.state,
-            history=history,
-        )
-
-
-class ShownResources:
-    """The newest of every resource that this operator looks after. Belongs to its event loop."""
-
-    def __init__(self) -> None:
-        self._found: dict[ObjectKey, tuple[PassReport, History]] = {}
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __contains__(self, key: ObjectKey) -> bool:
-        return key in self._found
-
-    def saw(self, key: ObjectKey, reported: PassReport, now_s: float) -> None:
-        """Take in one pass (Unix seconds); another resource of the same name begins again."""
-        before, history = self._found.get(key, (None, None))
-        if history is None or before is None or before.uid != reported.uid:
-            history = History(now_s)
-        history.saw(reported.status, now_s)
-        self._found[key] = reported, history
-
-    def forget(self, key: ObjectKey) -> None:
-        """Drop a resource that is gone."""
-        self._found.pop(key, None)
-
-    def statuses(self) -> Iterator[tuple[ObjectKey, SpeculativeDeploymentStatus]]:
-        """Status of each resource."""
-        return ((key, reported.status) for key, (reported, _) in self._found.items())
-
-    def subject(self, key: ObjectKey) -> Subject:
-        """One resource that is in it."""
-        reported, history = self._found[key]
-        return reported.subject(key, history)
-
-
 @dataclass(frozen=True, slots=True)
 class Fact:
     """A name and what is known of it."""
@@ -180,6 +125,15 @@ class Health(StrEnum):
 _ORDER: Final[Mapping[Health, int]] = MappingProxyType(
     {each: place for place, each in enumerate(Health)}
 )
+_WAITING: Final[Mapping[str, Health]] = MappingProxyType(
+    {
+        Reason.ROLLOUT_BLOCKED: Health.NOT_WELL,
+        **dict.fromkeys((Reason.PAUSED, Reason.ROLLOUT_PAUSED, Reason.NO_CAPACITY), Health.PAUSED),
+    }
+)
+"""Reasons of Progressing with which nothing goes on until a person acts."""
+_SAID_ELSEWHERE: Final = AS_ASKED | {Reason.PAUSED, Reason.PODS_NOT_READY}
+"""Reasons why nothing is tuned that another condition tells, or the spec."""
 _TROUBLED: Final = frozenset({Health.NOT_WELL, Health.UNKNOWN, Health.ALARMED})
 
 
@@ -187,26 +141,97 @@ def health_in(headline: Headline) -> Health:
     return Health[headline.name]
 
 
-def alarms_in(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[Fact, ...]:
-    """What a person should read first: that no operator watches, alarms, and Degraded.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something that a person should read: whether it holds, since when, why, and what to do."""
+
+    health: Health
+    """Of a resource of which there is nothing else to say."""
+    title: str
+    """In plain words."""
+    code: str
+    """By which scripts and documents know it, such as Degraded/PodFailing."""
+    cause: str
+    advice: str = ""
+    """What to do; empty: nothing."""
+    since: str = ""
+    """When it began, or if it is over, ended; empty: it is not known."""
+    over: bool = False
+
+
+def notices_in(status: SpeculativeDeploymentStatus, name: str, now_s: float) -> tuple[Notice, ...]:
+    """What a person should read first: the worst first, what is over last.
 
     Args:
         status: of a resource.
+        name: of that resource.
         now_s: Unix seconds.
     """
     since = unwatched_since(status, now_s)
-    unwatched = (Fact("Unwatched", unwatched_in_words(since), since),) if since else ()
-    active = (
-        Fact(f"{each.type}/{each.reason}", each.message, each.last_transition_time)
-        for each in alarming(status)
+    found = [_unwatched(since)] if since else []
+    for each in status.conditions:
+        if (health := _health_by(each, status)) is not None:
+            advice = advice_on(each, status, name)
+            found.append(_notice(each, health, advice))
+        elif isinstance(each.type, AlarmKind) and _ended_lately(each, now_s):
+            found.append(_notice(each, Health.WELL, over=True))
+    return tuple(sorted(found, key=lambda each: _ORDER[each.health]))
+
+
+def _unwatched(since: str) -> Notice:
+    return Notice(
+        health=Health.UNKNOWN,
+        title="No operator watches it",
+        code="Unwatched",
+        cause=f"All that is shown is from {since}.",
+        advice=WHY_UNWATCHED,
+        since=since,
     )
-    return (*unwatched, *active)
 
 
-def cause_beside(alarms: Iterable[Fact], wellness: Wellness) -> str:
-    """The cause of a headline, unless one of the alarms says the same."""
-    said = any(each.value in wellness.cause for each in alarms)
-    return "" if said else wellness.cause
+def _notice(
+    condition: Condition, health: Health, advice: str = "", *, over: bool = False
+) -> Notice:
+    # False before and after: when it was paused, say, no condition tells.
+    paused = condition.type is ConditionType.PROGRESSING and not holds(condition)
+    return Notice(
+        health=health,
+        title=title_of(condition.reason),
+        code=f"{condition.type}/{condition.reason}",
+        cause=cause_of(condition),
+        advice=advice,
+        since="" if paused else condition.last_transition_time,
+        over=over,
+    )
+
+
+def _health_by(condition: Condition, status: SpeculativeDeploymentStatus) -> Health | None:
+    """How a resource is by one of its conditions; None: as it should be, or another says why."""
+    reason, true = condition.reason, holds(condition)
+    health = None
+    match condition.type:
+        case ConditionType.DEGRADED if true:
+            health = Health.NOT_WELL
+        case ConditionType.READY if not true and reason != Reason.SCALED_TO_ZERO:
+            progressing = status.condition(ConditionType.PROGRESSING)
+            explained = any(alarming(status)) or (progressing is not None and holds(progressing))
+            health = None if explained else Health.NOT_WELL
+        case ConditionType.PROGRESSING if true:
+            health = Health.UNDER_WAY
+        case ConditionType.PROGRESSING:
+            health = _WAITING.get(reason)
+        case ConditionType.TUNING if not true and reason not in _SAID_ELSEWHERE:
+            health = Health.ALARMED
+        case ConditionType.DRAFT_COMPATIBLE if not true and advice_of(reason):
+            health = Health.ALARMED
+        case AlarmKind() if true:
+            health = Health.ALARMED
+    return health
+
+
+def _ended_lately(condition: Condition, now_s: float) -> bool:
+    ended_s = unix_seconds(condition.last_transition_time)
+    return ended_s is not None and now_s - ended_s < KEPT_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,9 +246,12 @@ class OverviewRow:
     speed: str
     gain: str
     tuning: str
-    alarms: tuple[Fact, ...]
+    """What the tuner does, in plain words."""
+    tuning_code: str
+    """Mode and reason, such as Auto/AtBest; empty: it is not known."""
+    notices: tuple[Notice, ...]
     cause: str
-    """Why it is not well, or what happens; empty: nothing does, or the alarms say it."""
+    """Why it is not known to be well; empty: it is, or the notices say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,18 +308,20 @@ def overview_of(
 def _row(
     key: ObjectKey, status: SpeculativeDeploymentStatus, wellness: Wellness, now_s: float
 ) -> OverviewRow:
-    measured, alarms = status.measured, alarms_in(status, now_s)
+    measured = status.measured if is_measured_now(status, now_s) else MeasuredStatus()
+    notices, tuning = notices_in(status, key.name, now_s), status.tuning.summary
     return OverviewRow(
         namespace=key.namespace,
         name=key.name,
         health=health_in(wellness.headline),
         ready=status.ready or UNKNOWN,
         depth=status.depth.summary or UNKNOWN,
-        speed=thousands(measured.tokens_per_second) if measured.at else UNKNOWN,
+        speed=thousands(measured.tokens_per_second),
         gain=f"{signed(measured.gain_percent)} %" if measured.gain_percent else UNKNOWN,
-        tuning=status.tuning.summary or UNKNOWN,
-        alarms=alarms,
-        cause=cause_beside(alarms, wellness),
+        tuning=title_of(tuning.partition("/")[2]) or tuning or UNKNOWN,
+        tuning_code=tuning,
+        notices=notices,
+        cause="" if notices else wellness.cause,
     )
 
 

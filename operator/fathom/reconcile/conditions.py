@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason, title_of
 from fathom.api.status import (
     Condition,
 )
@@ -17,6 +17,7 @@ from fathom.cluster.pod_failures import (
 )
 from fathom.cluster.snapshot import Objects
 from fathom.reconcile.status_input import Finding, Findings
+from fathom.resource import cause_of, holds
 from fathom.text import counted, shortened
 from fathom.times import rfc3339
 
@@ -49,8 +50,18 @@ def alarms(
     active: Mapping[AlarmKind, Finding], before: Mapping[ConditionType | AlarmKind, Condition]
 ) -> dict[ConditionType | AlarmKind, Finding]:
     """Alarms that are active, and those that are over; one never raised is not mentioned."""
-    over = Finding(ConditionStatus.FALSE, Reason.CLEARED, "It was raised before, and is over.")
-    return {kind: active.get(kind, over) for kind in AlarmKind if kind in active or kind in before}
+    over = {kind: _over(each) for kind, each in before.items() if isinstance(kind, AlarmKind)}
+    found = {**over, **active}
+    return {kind: found[kind] for kind in AlarmKind if kind in found}
+
+
+def _over(before: Condition) -> Finding:
+    """What it was, and since when: nothing else of the status would say so."""
+    message = before.message
+    if holds(before):
+        since = f"({before.reason}) since {before.last_transition_time}"
+        message = f"{title_of(before.reason)} {since}: {cause_of(before)}"
+    return Finding(ConditionStatus.FALSE, Reason.CLEARED, message)
 
 
 def telling(found: Mapping[ConditionType | AlarmKind, Finding]) -> Reason:
@@ -167,8 +178,8 @@ def _depth_not_applied(findings: Findings) -> Finding | None:
     return _true(
         Reason.DEPTH_NOT_OBEYED,
         f"the engines of {pods} do not report the depth that was written for them; the "
-        "tuner continues without them as long as most pods obey. Look for depth rejections and "
-        "hook errors on their /metrics, and at their logs.",
+        "tuner continues without them as long as most pods obey. "
+        f"{Reason.DEPTH_NOT_OBEYED.advice}",
     )
 
 
@@ -182,9 +193,8 @@ def _engine_differs(findings: Findings) -> Finding | None:
     return _true(
         Reason.ENGINE_DIFFERS,
         f"the engine of {pod} says that it runs with {listed}, as was rendered for it.{more} "
-        "Depth is tuned by the batches, depths and token budget that engines report. Look for what "
-        "changes arguments or volumes of the pod (an admission webhook, the image's entrypoint), "
-        "at vLLM's log, and, where the version differs, at spec.engine.version.",
+        "Depth is tuned by the batches, depths and token budget that engines report. "
+        f"{Reason.ENGINE_DIFFERS.advice}",
     )
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom.api.choices import TuningMode
+from fathom.api.conditions import title_of
 from fathom.api.status import DepthStatus, SpeculativeDeploymentStatus, TuningStatus
 from fathom.cli.explain import bullets, explanation_view
 from fathom.cluster.kinds import ObjectKey
@@ -22,7 +23,7 @@ from fathom.page.resource_view import (
     measured_facts,
     panels_of,
 )
-from fathom.page.subject import Fact
+from fathom.page.subject import Fact, Health, Notice
 from fathom.reconcile.tuning_report import gained_status, report
 from fathom.replay.estimate import Occurrence
 from fathom.replay.replay import Gap, Recorded, ReplayResult
@@ -218,10 +219,7 @@ class ReplayPage:
             cause="",
             at=rfc3339(recorded.to_s),
             since=rfc3339(recorded.from_s),
-            alarms=tuple(
-                Fact(f"{each.kind}/{each.reason}", _said(each), rfc3339(each.since_s))
-                for each in explanation.alarms
-            ),
+            notices=tuple(map(_notice, explanation.alarms)),
             groups=(
                 FactGroup("At the end", (Fact("Depth", self._status.depth.summary or UNKNOWN),)),
                 *measured_facts(self._status.measured, explanation.tokens),
@@ -276,10 +274,17 @@ def _moments(replayed: ReplayResult) -> Iterator[Moment]:
             kind=MomentKind.ALARM,
             what=alarm.kind,
             reason=alarm.reason,
-            message=_said(alarm),
+            message=f"{alarm.message} {alarm.recommendation}",
             bad=True,
         )
 
 
-def _said(alarm: Alarm) -> str:
-    return f"{alarm.message} {alarm.recommendation}"
+def _notice(alarm: Alarm) -> Notice:
+    return Notice(
+        health=Health.ALARMED,
+        title=title_of(alarm.reason),
+        code=f"{alarm.kind}/{alarm.reason}",
+        cause=alarm.message,
+        advice=alarm.recommendation,
+        since=rfc3339(alarm.since_s),
+    )

@@ -1,5 +1,7 @@
 """What many resources ask for and one reads: models, nodes, served APIs, parsed objects.
 
+And what passes over them found last, which the page shows.
+
 As large as what is in use: whoever needs a model asks for it at every pass, and what nobody has
 asked for in a while goes.
 """
@@ -16,11 +18,17 @@ from pydantic import BaseModel, ValidationError
 
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import Clock, KubeError, KubePort, ModelHub
-from fathom.cluster.kinds import ServedApis
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.cluster.kinds import ObjectKey, ServedApis
 from fathom.cluster.manifest import Manifest, Meta, ObservedModel
 from fathom.cluster.observed import ObservedNode
+from fathom.engine.depth import DepthDocument
 from fathom.model_facts import Absence, ModelFacts, ModelRef
+from fathom.page.history import History
+from fathom.page.subject import Subject
+from fathom.resource import known_part, parse
 from fathom.times import Backoff, is_over
+from fathom.tuning.learned_state import TuningState
 
 KNOWN_FOR_S: Final = 6 * 3600.0
 """How long what the hub said counts."""
@@ -240,3 +248,62 @@ class ReadOnce:
         return read.model_copy(
             update={name: part for name, part in parts.items() if part == getattr(read, name)}
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassReport:
+    """What one pass over a resource had to say, as it lay there: nothing is copied."""
+
+    uid: str
+    manifest: Manifest
+    """The resource as it was read."""
+    status: SpeculativeDeploymentStatus
+    """As it is reported, whether or not the API server takes it."""
+    document: DepthDocument | None
+    """In force; None: there is none."""
+    state: TuningState
+
+    def subject(self, key: ObjectKey, history: History) -> Subject:
+        resource = parse(known_part(self.manifest).known)
+        return Subject(
+            key=key,
+            resource=resource,
+            status=self.status,
+            document=self.document,
+            state=self.state,
+            history=history,
+        )
+
+
+class ShownResources:
+    """The newest of every resource that this operator looks after. Belongs to its event loop."""
+
+    def __init__(self) -> None:
+        self._found: dict[ObjectKey, tuple[PassReport, History]] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __contains__(self, key: ObjectKey) -> bool:
+        return key in self._found
+
+    def saw(self, key: ObjectKey, reported: PassReport, now_s: float) -> None:
+        """Take in one pass (Unix seconds); another resource of the same name begins again."""
+        before, history = self._found.get(key, (None, None))
+        if history is None or before is None or before.uid != reported.uid:
+            history = History(now_s)
+        history.saw(reported.status, now_s)
+        self._found[key] = reported, history
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop a resource that is gone."""
+        self._found.pop(key, None)
+
+    def statuses(self) -> Iterator[tuple[ObjectKey, SpeculativeDeploymentStatus]]:
+        """Status of each resource."""
+        return ((key, reported.status) for key, (reported, _) in self._found.items())
+
+    def subject(self, key: ObjectKey) -> Subject:
+        """One resource that is in it."""
+        reported, history = self._found[key]
+        return reported.subject(key, history)

@@ -30,7 +30,8 @@ from fathom.page.rendering import (
     resource_page,
 )
 from fathom.page.resource_view import resource_view
-from fathom.page.subject import ShownResources, overview_of, pages_of
+from fathom.page.subject import overview_of, pages_of
+from fathom.runtime.caches import ShownResources
 from fathom.runtime.tenure import IPAddress, Leader, ip_address_of
 from fathom.text import shortened
 from fathom.times import is_over

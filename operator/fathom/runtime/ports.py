@@ -37,9 +37,9 @@ from fathom.engine.plugin import PluginBundle
 from fathom.fetch.state import FetchProgram, FetchProgress, FetchStanding
 from fathom.measurement.counters import Unread, UnreadKind
 from fathom.model_facts import ModelFacts, ModelRef
-from fathom.page.subject import ShownResources
 from fathom.reconcile.fetching import FetchFindings, asks_a_pod, fetch_findings
 from fathom.reconcile.step import Decide
+from fathom.runtime.caches import ShownResources
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 from fathom_fetch.metrics import PORT

@@ -14,7 +14,6 @@ from fathom.cluster.events import Event, EventPace, EventReason, Severity
 from fathom.cluster.manifest import Seen
 from fathom.cluster.snapshot import Objects, TunedObjects
 from fathom.measurement.counters import UnreadPods
-from fathom.page.subject import PassReport
 from fathom.reconcile.applied import (
     Applied,
     State,
@@ -28,6 +27,7 @@ from fathom.reconcile.operations import Patch
 from fathom.reconcile.status import as_written
 from fathom.reconcile.status_input import Findings
 from fathom.reconcile.step import after_kept, after_restart, without_spec
+from fathom.runtime.caches import PassReport
 from fathom.runtime.ports import World
 from fathom.runtime.writer import Writer
 from fathom.text import literal_secrets

@@ -121,7 +121,7 @@ def test_the_verdict_and_its_cause(given: Reported, headline: Headline, followin
     assert following in found.cause
 
 
-BUSY = {"at": "2026-01-01T00:05:00Z", "tokensPerSecond": 4000, "gainPercent": "6.2"}
+BUSY = {"at": "2026-01-01T00:29:00Z", "tokensPerSecond": 4000, "gainPercent": "6.2"}
 CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
 
 
@@ -131,7 +131,8 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
         (reported(PAUSED), "rollout", "unknown", "Paused", "`kubectl fathom resume kimi` ends it"),
         (
             reported({"Tuning": ("False", "NoMetrics", "no metrics can be read.")}),
-            *("tuning", "warning", "NoMetrics: no metrics can be read.", ""),
+            *("tuning", "warning", "NoMetrics: no metrics can be read."),
+            "Check that the operator may reach the pods' port, or the Prometheus, which must",
         ),
         (
             reported({"Tuning": ("False", "Static", "depth stays.")}),
@@ -149,11 +150,11 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
         (reported(warnings=["spec.x: is odd."]), "spec", "warning", "spec.x: is odd.", ""),
         (
             reported({"DraftCompatible": ("Unknown", "Doubtful", "another model's.")}),
-            *("draft", "warning", "Doubtful: another model's.", ""),
+            *("draft", "warning", "Doubtful: another model's.", "Watch the acceptance length"),
         ),
         (
             reported({"DraftCompatible": ("False", "Incompatible", "hidden sizes differ.")}),
-            *("draft", "failed", "Incompatible: hidden sizes differ.", ""),
+            *("draft", "failed", "Incompatible: hidden sizes differ.", "Choose a draft that was"),
         ),
         (reported(weights={"summary": "1 GiB of 5"}), "weights", "warning", "1 GiB of 5", ""),
         (
@@ -185,11 +186,12 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
         ),
         (
             reported({"Progressing": ("False", "RolloutBlocked", "a PDB holds it.")}),
-            *("rollout", "warning", "RolloutBlocked", ""),
+            *("rollout", "warning", "RolloutBlocked", "Take one of the two ways"),
         ),
         (
             reported({"Progressing": ("False", "RolloutPaused", "rollout.paused.")}),
-            *("rollout", "unknown", "RolloutPaused: rollout.paused.", ""),
+            *("rollout", "unknown", "RolloutPaused: rollout.paused."),
+            "Set spec.rollout.paused to false",
         ),
         (reported(), "alarms", "unknown", "nothing is measured that could raise one", ""),
         (reported(measured=BUSY), "alarms", "ok", "none is active", ""),
@@ -200,7 +202,7 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
         (reported(measured=BUSY), "traffic", "ok", "4000 tokens per second", ""),
         (
             reported({"Tuning": ("False", "NoTraffic", "no step.")}, measured=BUSY),
-            *("traffic", "unknown", "not known now; last: 4000 tokens per second, 25 min ago", ""),
+            *("traffic", "unknown", "not known now; last: 4000 tokens per second, 1 min ago", ""),
         ),
         (
             reported({"Ready": ("False", "ScaledToZero", "0 replicas.")}, measured=BUSY),
@@ -269,7 +271,7 @@ def test_one_screen() -> None:
             "since": "2026-01-01T00:00:00Z",
         },
         measured={
-            "at": "2026-01-01T00:05Z",
+            "at": "2026-01-01T00:29Z",
             "tokensPerSecond": 4321,
             "meanBatch": "7.9",
             "acceptanceLength": "2.91",
@@ -284,10 +286,10 @@ def test_one_screen() -> None:
         "✔ spec     no warning",
         "✔ replicas 2/2 ready, vLLM 0.32.0",
         "✔ rollout  UpToDate: every replica is of revision r1.",
-        "✔ depth    5 at 1, 3 beyond, in force on 2 of 2 ready replicas, since 30 min",
+        "✔ depth    5 at 1, 3 beyond, in force on 2 of 2 ready replicas, for 30 min",
         "✔ tuning   Auto/AtBest: The depths in force are the best known.",
         "✔ alarms   none is active",
-        "✔ traffic  4321 tokens per second, batch 7.9, acceptance length 2.91, 25 min ago",
+        "✔ traffic  4321 tokens per second, batch 7.9, acceptance length 2.91, 1 min ago",
         "✔ gain     +6.2 % tokens per second, compared with your depth, tokens",
     ]
 
@@ -337,15 +339,19 @@ def test_of_one_that_nobody_has_looked_at_nothing_is_made_up() -> None:
 
 def test_the_cause_is_in_the_first_line_and_what_is_not_made_in_the_last() -> None:
     failing = {"Degraded": ("True", "ImageUnavailable", "no such image."), **STARTING}
-    first, *_, last = shown(reported(failing, leftOut=["No PodMonitor."])).splitlines()
+    text = shown(reported(failing, leftOut=["No PodMonitor."]))
+    first, *rest, last = text.splitlines()
 
-    assert first == "llm/kimi is not well: ImageUnavailable: no such image."
+    assert first.startswith("llm/kimi is not well: ImageUnavailable: no such image. Correct spec.")
+    # What to do about it is there once, and nobody is asked to wait meanwhile.
+    assert text.count("Correct spec.engine.image") == 1
+    assert not [line for line in rest if "→" in line]
     assert last == "· not made No PodMonitor."
 
 
 def test_a_rollout_and_a_loss_are_told() -> None:
     given = reported(
-        measured={"at": "2026-01-01T00:05:00Z", "gainPercent": "-1.0"},
+        measured={"at": "2026-01-01T00:29:00Z", "gainPercent": "-1.0"},
         rollout={
             "stage": "RolledBack",
             "since": "2026-01-01T00:00:00Z",
@@ -370,8 +376,8 @@ def test_without_a_name_it_is_a_line_for_each() -> None:
     console = Console(file=StringIO(), width=110, color_system=None)
     console.print(list_view(found, "llm"))
     assert isinstance(console.file, StringIO)
-    well, failed, unknown, *_ = (line.rstrip() for line in console.file.getvalue().splitlines())
+    well, failed, _, unknown, *_ = (line.rstrip() for line in console.file.getvalue().splitlines())
 
     assert well == "✔ llm/kimi is well."
-    assert failed == "✘ llm/kimi is not well: ImageUnavailable: no such image."
+    assert failed.startswith("✘ llm/kimi is not well: ImageUnavailable: no such image. Correct ")
     assert unknown.startswith("! llm/kimi is not known to be well: No operator has reported on it")

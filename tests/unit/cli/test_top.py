@@ -36,7 +36,7 @@ STATUS = SpeculativeDeploymentStatus.model_validate(
         "ready": "2/2",
         "depth": {"summary": "5 at 1-8, 3 beyond"},
         "measured": {
-            "at": "2026-01-01T00:00:00Z",
+            "at": "2026-01-01T00:29:00Z",
             "acceptanceLength": "2.91",
             "tokensPerSecond": 4321,
             "tpotMilliseconds": "11.5",
@@ -81,11 +81,17 @@ def test_a_row_holds_what_the_status_says() -> None:
     before, after = row.split("5 at 1-8, 3 beyond")
     assert before.split() == ["llm", "kimi", "2/2"]
     # The numbers, and when they were measured.
-    assert after.split()[:8] == ["2.91", "4321", "11.5", "ms", "6.2%", "30", "min", "ago"]
+    assert after.split()[:8] == ["2.91", "4321", "11.5", "ms", "6.2%", "1", "min", "ago"]
     assert "Advise/Advising" in row
     assert "Would move batch 5-8 from 3 to 5. Expected over all traffic: 6.1%" in row
     assert "DraftMismatch/AcceptanceCliff" in row
     assert "AcceptanceDecay" not in row
+
+
+def test_numbers_of_the_past_are_dashes_and_when_they_were_measured_is_told() -> None:
+    _, row, *_ = shown(top_table([listed("kimi")], NOW_S + 3600, with_namespace=False), width=200)
+    _, after = row.split("5 at 1-8, 3 beyond")
+    assert after.split()[:7] == ["–", "–", "–", "–", "1.0", "h", "ago"]
 
 
 @pytest.mark.parametrize("of_a_terminal", [False, True])
@@ -136,7 +142,7 @@ def test_the_document_has_numbers_and_null_for_what_is_unknown() -> None:
         6.2,
         11.5,
     )
-    assert (known.tokens_per_second, known.measured_at) == (4321, "2026-01-01T00:00:00Z")
+    assert (known.tokens_per_second, known.measured_at) == (4321, "2026-01-01T00:29:00Z")
     assert known.alarms == ("DraftMismatch/AcceptanceCliff",)
     assert {
         (unknown.acceptance_length, unknown.tokens_per_second),

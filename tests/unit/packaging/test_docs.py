@@ -74,6 +74,14 @@ def test_every_reason_is_explained_once() -> None:
     assert sorted(explained) == sorted(Reason), f"Correct docs/troubleshooting.md: {unlike}"
 
 
+def test_the_runbook_of_degraded_says_what_the_page_says() -> None:
+    runbook = (DOCS / "runbooks/FathomDegraded.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", runbook, re.MULTILINE)
+    assert rows
+    for reason, advice in rows:
+        assert advice == Reason(reason).advice
+
+
 def test_every_column_of_kubectl_get_is_explained() -> None:
     columns = custom_resource_definition()["spec"]["versions"][0]["additionalPrinterColumns"]  # type: ignore[call-overload,index]
     shown = [

@@ -65,25 +65,26 @@ def bare(depths: list[int], speed: float = nan) -> HistoryPoint:
 def test_charts_without_anything_to_draw_say_what_is_missing() -> None:
     panels, empty = panels_of(charts_of([bare([3])]), 3)
 
-    assert [each.name for each in panels] == ["depth"]
+    assert panels == ("depth",)
     (measured,) = empty
-    assert measured.titles[0] == "Tokens per second"
-    assert len(measured.titles) == 4
+    assert measured.names == (
+        *("tokens_per_second", "mean_batch", "acceptance_length", "gain_percent"),
+    )
     assert "the first window that has requests" in measured.missing
 
 
 def test_what_is_missing_of_a_window_is_said_of_each_chart() -> None:
     panels, empty = panels_of(charts_of([bare([], 800.0)]), 3, "mode is Static.")
 
-    assert [each.name for each in panels] == ["tokens_per_second"]
-    missing = {title: each.missing for each in empty for title in each.titles}
-    assert missing["Depth by batch"] == "It does not change while the engines run: mode is Static."
-    assert missing["Acceptance length"] == "No window verified a draft."
-    assert "the speeds at depth 3 and at the depth in force" in missing["Gain"]
+    assert panels == ("tokens_per_second",)
+    missing = {name: each.missing for each in empty for name in each.names}
+    assert missing["depth"] == "It does not change while the engines run: mode is Static."
+    assert missing["acceptance_length"] == "No window verified a draft."
+    assert "the speeds at depth 3 and at the depth in force" in missing["gain_percent"]
 
 
 def test_the_gain_in_all_is_drawn_where_no_window_has_one() -> None:
     known = replace(point(1, [3]), gained_percent=4.0, gained_error_percent=1.0)
     panels, empty = panels_of(charts_of([known]), 3)
-    assert panels[-1].name == "gain_percent"
+    assert panels[-1] == "gain_percent"
     assert empty == ()

@@ -132,10 +132,12 @@ def test_the_charts_data_is_what_the_view_has() -> None:
 
 def test_alarms_stand_on_the_page() -> None:
     page = resource_page(resource_view(troubled(SUBJECT), NOW_S), home=True)
-    assert re.search(r"DraftMismatch/AcceptanceCollapsed <span[^>]*>since <time", page)
+    text = " ".join(re.sub(r"<[^>]*>", "", page).split())
+    assert "Far fewer drafts are accepted than before DraftMismatch/AcceptanceCliff Holds" in text
+    assert "What to do: Correct spec.engine.image, push the image" in text
     assert "kimi is not well." in page
     assert "kimi is well." in PAGE
-    assert 'id="alarms"' not in PAGE
+    assert 'id="notices"' not in PAGE
 
 
 def test_a_file_without_a_history_says_so_and_brings_no_script() -> None:

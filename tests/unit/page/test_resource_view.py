@@ -50,6 +50,18 @@ def test_engines_without_gpus_have_no_gpu_hours() -> None:
     assert [*found] == ["Gain over depth 3"]
 
 
+def test_what_was_measured_long_ago_is_said_to_be_of_the_past() -> None:
+    now, late = (resource_view(SUBJECT, NOW_S + after_s) for after_s in (0, 3600))
+    assert (now.groups[1].past, late.groups[1].past) == (False, True)
+    assert late.groups[1].title.startswith("Nothing is measured now. Last measured in the 10 s ")
+
+
+def test_what_the_spec_is_warned_of_is_told_after_the_rest() -> None:
+    status = troubled(SUBJECT).status.model_copy(update={"warnings": ("spec.engine: slow.",)})
+    last = resource_view(replace(SUBJECT, status=status), NOW_S).notices[-1]
+    assert (last.code, last.cause, last.since) == ("SpecWarned", "spec.engine: slow.", "")
+
+
 def test_what_was_never_measured_has_no_facts() -> None:
     bare = replace(SUBJECT, status=type(SUBJECT.status)(), history=None)
     assert [*facts(resource_view(bare, NOW_S))] == [""]
@@ -114,9 +126,9 @@ def test_without_a_history_the_status_tells_of_its_own_moments() -> None:
 
 def test_alarms_are_told_in_full() -> None:
     view = resource_view(troubled(SUBJECT), NOW_S)
-    assert [(each.name, each.value) for each in view.alarms] == [
-        ("Degraded/ImagePullBackOff", "pod kimi-1: no such image."),
-        ("DraftMismatch/AcceptanceCollapsed", "acceptance fell to 1.1."),
+    assert [(each.code, each.cause) for each in view.notices] == [
+        ("Degraded/ImageUnavailable", "pod kimi-1: no such image."),
+        ("DraftMismatch/AcceptanceCliff", "acceptance fell to 1.1."),
     ]
 
 
@@ -125,11 +137,9 @@ def test_one_that_nobody_watches_says_so_first() -> None:
     subject = troubled(SUBJECT)
     status = subject.status.model_copy(update={"last_reconcile_time": since})
     view = resource_view(replace(subject, status=status), NOW_S + UNWATCHED_S + 1)
-    assert [each.name for each in view.alarms][:2] == [
-        "Unwatched",
-        "Degraded/ImagePullBackOff",
-    ]
-    assert f"No operator has watched it since {since}" in view.alarms[0].value
+    unwatched = next(each for each in view.notices if each.code == "Unwatched")
+    assert unwatched.cause == f"All that is shown is from {since}."
+    assert "Does one run" in unwatched.advice
 
 
 def test_what_is_over_is_a_moment_with_all_that_was_found() -> None:
@@ -165,7 +175,7 @@ def test_what_is_not_over_is_said_once() -> None:
         ("Rollout to 0a1b2c3d: Canary", rollout.since),
         ("Adaptive verification on kimi-9: Comparing", ""),
     ]
-    above = {each.value for each in (*view.alarms, *view.judgements)}
+    above = {each.cause for each in view.notices} | {each.value for each in view.judgements}
     assert above.isdisjoint(each.message for each in view.moments)
     assert {"Canary", "DraftMismatch"} <= {each.what for each in view.moments}
     # The headline has no cause that an alarm has.

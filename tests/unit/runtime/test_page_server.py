@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from fathom.cluster.kinds import ObjectKey
-from fathom.page.subject import PassReport, ShownResources
+from fathom.runtime.caches import PassReport, ShownResources
 from fathom.runtime.page_server import (
     KEPT_S,
     MOST_KEPT,

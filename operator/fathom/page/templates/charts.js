@@ -129,6 +129,7 @@
         series: [line(), { ...hidden(), stroke: colour("--mark"), width: 1.5, dash: [6, 3] }, hidden(), hidden()],
         data: [data.gain_percent, data.gained_percent, band(1), band(-1)],
         bands: [{ series: [3, 4], fill: colour("--band") }],
+        axis: { values: (_, ticks) => ticks.map((tick) => `${signed(tick)} %`) },
         range: (_, low, high) => [Math.min(-2, (low ?? 0) * 1.08), Math.max(2, (high ?? 0) * 1.08)],
       };
     },

@@ -55,9 +55,12 @@ class AlarmRow:
     """Seconds for which it must be seen before the alarm is raised."""
     when: str
     """What is seen, as the documentation puts it."""
-    advice: str
-    """What a person does about it: ends the condition's message."""
     rests_on: RestsOn = RestsOn.ACCEPTANCE
+
+    @property
+    def advice(self) -> str:
+        """What a person does about it: ends the condition's message."""
+        return self.reason.advice
 
 
 ALARMS: Final = (
@@ -72,9 +75,6 @@ ALARMS: Final = (
         f"{detectors.RESTORED_SHARE:g} of it. What lasts for {NORMAL_AFTER_S / _HOUR_S:.0f} h "
         "begins to count as normal. If acceptance comes back and no engine restarted, it was "
         f"traffic, and as low a level raises no alarm for {HEALED_S / _DAY_S:.0f} days",
-        advice="Check that the draft belongs to the target's present weights and chat template, "
-        "and whether a new kind of traffic arrived that the draft was not trained for. Depth "
-        "follows what is measured meanwhile.",
     ),
     AlarmRow(
         kind=AlarmKind.DRAFT_MISMATCH,
@@ -82,8 +82,6 @@ ALARMS: Final = (
         sees=detectors.one_pod_differs,
         lasts_s=3 * _MINUTE_S,
         when=f"one pod accepts less than {detectors.POD_CLIFF_SHARE:g} of the others' median",
-        advice="Compare the draft and its revision in that pod's log with another pod's; delete "
-        "the pod to load it again.",
     ),
     AlarmRow(
         kind=AlarmKind.ACCEPTANCE_DECAY,
@@ -93,8 +91,6 @@ ALARMS: Final = (
         when=f"engines older than {detectors.OLD_S / _HOUR_S:.0f} h, and {detectors.OLD_FACTOR:g} "
         f"times as old as the youngest, accept {detectors.DECAY_SHARE:.0%} less than the others, "
         f"by {detectors.DECAY_Z:g} standard errors",
-        advice="Restart the older replicas one at a time. A SpeculativeDeployment does so by "
-        "itself with rollout.refresh: Auto.",
     ),
     AlarmRow(
         kind=AlarmKind.SUSPICIOUS_ACCEPTANCE,
@@ -102,8 +98,6 @@ ALARMS: Final = (
         sees=detectors.too_good_to_be_true,
         lasts_s=10 * _MINUTE_S,
         when=f"{detectors.TOO_GOOD_SHARE:.1%} of the drafts or more are accepted at every position",
-        advice="Check that the traffic is real and not one repeated prompt, and that the draft is "
-        "not the target itself.",
     ),
     AlarmRow(
         kind=AlarmKind.SUSPICIOUS_ACCEPTANCE,
@@ -112,8 +106,6 @@ ALARMS: Final = (
         lasts_s=10 * _MINUTE_S,
         when=f"{detectors.NOTHING_ACCEPTED_SHARE:.0%} of the drafts or fewer are accepted at the "
         f"first position; until above {detectors.SOMETHING_ACCEPTED_SHARE:.0%}",
-        advice="Check that the method is what the draft was trained as, and that the draft "
-        "belongs to this target.",
     ),
     AlarmRow(
         kind=AlarmKind.SUSPICIOUS_ACCEPTANCE,
@@ -122,8 +114,6 @@ ALARMS: Final = (
         lasts_s=5 * _MINUTE_S,
         when=f"more than {detectors.OTHER_DEPTH_SHARE:.0%} of a pod's steps verify another number "
         "of drafts than the schedule that it reports to be in force asks for",
-        advice="Look for another part that shortens drafts (a grammar, max_model_len), and in the "
-        "pod's log for 'fathom'.",
         rests_on=RestsOn.LIVE_DEPTH,
     ),
     AlarmRow(
@@ -134,9 +124,6 @@ ALARMS: Final = (
         when="depth 0 is better beyond doubt than every other, at every batch under load; with "
         "minTokens above 0 depth 0 never runs and is only predicted, so the loss must exceed "
         f"about {CERTAIN_Z * NO_DRAFT_SD:.0%}",
-        advice="With speculation.minTokens: 0 the tuner may stop speculating by itself; "
-        "speculation.drafting: Disabled saves the draft's work as well. Or use another draft, "
-        "trained on this traffic.",
         rests_on=RestsOn.LIVE_DEPTH,
     ),
 )
