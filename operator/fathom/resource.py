@@ -34,11 +34,11 @@ UNKNOWN: Final = "–"
 NOT_MEASURED: Final = "not measured"
 UNWATCHED_S: Final = 1500.0
 """Age of a status that nobody keeps: an operator writes to it every ten minutes."""
-WHY_UNWATCHED: Final = "Does one run, and does it watch this namespace?"
+UNWATCHED_ADVICE: Final = "Check that an operator runs, and that it watches this namespace."
 
 LATE_S: Final = 90.0
 """What a window may be late by: a status is written once a minute."""
-_MEASURES_NOTHING: Final = frozenset(
+MEASURES_NOTHING: Final = frozenset(
     {
         *(Reason.NO_TRAFFIC, Reason.PODS_NOT_READY),
         *(Reason.NO_METRICS, Reason.METRICS_REFUSED, Reason.STALE_METRICS),
@@ -157,7 +157,7 @@ def unwatched_in_words(since: str) -> str:
     """That nobody watches, and what to do."""
     return (
         f"No operator has watched it since {since}, and all that is shown is from then. "
-        f"{WHY_UNWATCHED}"
+        f"{UNWATCHED_ADVICE}"
     )
 
 
@@ -192,7 +192,7 @@ def is_measured_now(status: SpeculativeDeploymentStatus, now_s: float) -> bool:
     """Whether what was measured last is of now (Unix seconds); else nobody shows it as such."""
     measured = status.measured
     tuning, ready = (status.condition(each) for each in (ConditionType.TUNING, ConditionType.READY))
-    blind = tuning is not None and tuning.reason in _MEASURES_NOTHING
+    blind = tuning is not None and tuning.reason in MEASURES_NOTHING
     idle = ready is not None and ready.reason == Reason.SCALED_TO_ZERO
     ended_s = unix_seconds(measured.at)
     if ended_s is None or blind or idle:
@@ -294,7 +294,7 @@ def wellness_in(
     if status is None or not status.conditions:
         return Wellness(
             Headline.UNKNOWN,
-            f"No operator has reported on it yet. {WHY_UNWATCHED}",
+            f"No operator has reported on it yet. {UNWATCHED_ADVICE}",
         )
     if status.observed_generation < newest:
         return Wellness(

@@ -19,7 +19,7 @@ import structlog
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.api.names import ANNOTATION_PAUSED
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.cluster.kinds import CONFIG_MAP, POD, SPECULATIVE_DEPLOYMENT
+from fathom.cluster.kinds import CONFIG_MAP, POD, SPECULATIVE_DEPLOYMENT, ServedApis
 from fathom.engine.depth import DepthDocument, flat
 from fathom.measurement.counters import PodCounters, Unread
 from fathom.page.subject import Subject
@@ -42,6 +42,7 @@ REFUSED: Final = (
     "Prometheus at prometheus:9090 refuses the login of Secret prometheus-login: it answers with "
     "HTTP status 401"
 )
+SERVED: Final = ServedApis(kinds=frozenset({("policy/v1", "PodDisruptionBudget")}))
 LOADS: Final = (3, 7, 13)
 """Requests per engine, for ten minutes each."""
 
@@ -116,7 +117,8 @@ class Life:
         cls, changes: Mapping[str, Any] | None = None, *, tick_s: float = 1.0, seed: int = 1
     ) -> Self:
         """Up and ready."""
-        harness = LoopHarness({**EAGER, "replicas": 2, **(changes or {})}, decide=decide)
+        asked = {**EAGER, "replicas": 2, **(changes or {})}
+        harness = LoopHarness(asked, served=SERVED, decide=decide)
         await harness.until_ready()
         engines = Engines(harness, tick_s=tick_s, seed=seed)
         harness.metrics = engines
@@ -240,13 +242,12 @@ async def _canary(minutes: float = 6) -> Life:
 
 
 async def _starting() -> Life:
-    life = await Life.begun()
-    harness = LoopHarness({**EAGER, "replicas": 2}, decide=decide)
+    harness = LoopHarness({**EAGER, "replicas": 2}, served=SERVED, decide=decide)
     life = Life(harness, Engines(harness, tick_s=1.0, seed=1))
     for _ in range(3):
         await harness.tick()
         harness.play_controllers(ready=False)
-    return await life.passes(4)
+    return await life.passes(0.25)
 
 
 async def _static() -> Life:

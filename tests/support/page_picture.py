@@ -21,7 +21,7 @@ from support.page_states import page_states
 from support.page_subjects import lived
 
 WIDTH = 1000
-WIDTHS = (390, 768, 1280)
+WIDTHS = (390, 820, 1440)
 COLOURS = 64
 
 

@@ -335,4 +335,4 @@ def _label(first: int, last: int | None) -> str:
 
 
 def _known(values: Iterable[float], digits: int) -> tuple[float | None, ...]:
-    return tuple(round(each, digits) if isfinite(each) else None for each in values)
+    return tuple(round(each, digits) + 0.0 if isfinite(each) else None for each in values)

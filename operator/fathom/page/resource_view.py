@@ -132,7 +132,7 @@ class ResourceView:
             for each in explanation.buckets:
                 alike.setdefault((whom, each.depth, each.why), []).append(each.batches)
         return tuple(
-            f"{f'{whom}, ' if whom else ''}{_together(found)} at {depth}: {why}"
+            f"{f'{whom}, ' if whom else ''}{_together(found)} at depth {depth}: {why}"
             for (whom, depth, why), found in alike.items()
         )
 
@@ -238,9 +238,9 @@ def _any(values: Iterable[float | None]) -> bool:
 
 
 def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
-    since = status.depth.since
     yield Fact("Replicas ready", status.ready or UNKNOWN)
-    yield Fact("Depth", status.depth.summary or UNKNOWN, f"since {since}" if since else "")
+    since = f", since {status.depth.since}" if status.depth.since else ""
+    yield Fact("Depth", status.depth.summary or UNKNOWN, f"drafted tokens, by batch{since}")
     mode, _, does = status.tuning.summary.partition("/")
     yield Fact("Tuning", mode or UNKNOWN, f"{title_of(does)} ({does})" if does else "")
     engine = status.engine

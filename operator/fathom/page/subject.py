@@ -16,8 +16,9 @@ from fathom.measurement.bench_result import DepthBench
 from fathom.page.history import KEPT_S, History
 from fathom.resource import (
     AS_ASKED,
+    MEASURES_NOTHING,
     UNKNOWN,
-    WHY_UNWATCHED,
+    UNWATCHED_ADVICE,
     Headline,
     SpeculativeDeployment,
     Wellness,
@@ -80,6 +81,10 @@ def explained(subject: Subject, now_s: float) -> tuple[Explanation, tuple[Surfac
     )
     if explanation.nothing:
         return explanation, ()
+    tuning = status.condition(ConditionType.TUNING)
+    if tuning is not None and tuning.reason in MEASURES_NOTHING:
+        why = f"Nothing while it is so: {title_of(tuning.reason).lower()}."
+        explanation = replace(explanation, next_step=why)
     rows = surface(subject.state, settings, subject.document if live else None, now_s)
     return explanation, rows if live else tuple(map(_measured_only, rows))
 
@@ -184,7 +189,7 @@ def _unwatched(since: str) -> Notice:
         title="No operator watches it",
         code="Unwatched",
         cause=f"All that is shown is from {since}.",
-        advice=WHY_UNWATCHED,
+        advice=UNWATCHED_ADVICE,
         since=since,
     )
 
@@ -247,8 +252,8 @@ class OverviewRow:
     gain: str
     tuning: str
     """What the tuner does, in plain words."""
-    tuning_code: str
-    """Mode and reason, such as Auto/AtBest; empty: it is not known."""
+    tuning_reason: str
+    """The same in one word, such as AtBest; empty: it is not known."""
     notices: tuple[Notice, ...]
     cause: str
     """Why it is not known to be well; empty: it is, or the notices say it."""
@@ -309,7 +314,7 @@ def _row(
     key: ObjectKey, status: SpeculativeDeploymentStatus, wellness: Wellness, now_s: float
 ) -> OverviewRow:
     measured = status.measured if is_measured_now(status, now_s) else MeasuredStatus()
-    notices, tuning = notices_in(status, key.name, now_s), status.tuning.summary
+    notices, reason = notices_in(status, key.name, now_s), status.tuning.summary.partition("/")[2]
     return OverviewRow(
         namespace=key.namespace,
         name=key.name,
@@ -318,8 +323,8 @@ def _row(
         depth=status.depth.summary or UNKNOWN,
         speed=thousands(measured.tokens_per_second),
         gain=f"{signed(measured.gain_percent)} %" if measured.gain_percent else UNKNOWN,
-        tuning=title_of(tuning.partition("/")[2]) or tuning or UNKNOWN,
-        tuning_code=tuning,
+        tuning=title_of(reason) or UNKNOWN,
+        tuning_reason=reason,
         notices=notices,
         cause="" if notices else wellness.cause,
     )

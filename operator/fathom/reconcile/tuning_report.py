@@ -174,4 +174,5 @@ def _percent(ratio: float | None) -> str:
 
 def _decimal(value: float | None, digits: int) -> str:
     """Empty for what is unknown, which is not zero."""
-    return "" if value is None else f"{value:.{digits}f}"
+    # No minus before a zero.
+    return "" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"

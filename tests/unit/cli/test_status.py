@@ -332,8 +332,8 @@ def test_what_is_not_measured_is_not_zero() -> None:
 
 def test_of_one_that_nobody_has_looked_at_nothing_is_made_up() -> None:
     assert " ".join(shown(NEW).split()) == (
-        "llm/kimi is not known to be well: No operator has reported on it yet. Does one run, and "
-        "does it watch this namespace? ✘ operator has not reported"
+        "llm/kimi is not known to be well: No operator has reported on it yet. Check that an "
+        "operator runs, and that it watches this namespace. ✘ operator has not reported"
     )
 
 

@@ -27,8 +27,8 @@ def test_a_row_is_what_the_status_says() -> None:
     assert row.depth == status.depth.summary != ""
     assert row.speed == f"{status.measured.tokens_per_second:,}" != "0"
     assert row.gain == f"+{status.measured.gain_percent} %"
-    assert row.tuning_code == status.tuning.summary
-    assert row.tuning == title_of(row.tuning_code.removeprefix("Auto/")) != row.tuning_code
+    assert f"Auto/{row.tuning_reason}" == status.tuning.summary
+    assert row.tuning == title_of(row.tuning_reason) != row.tuning_reason
     assert (row.health, row.notices, row.cause) == (Health.WELL, (), "")
 
 

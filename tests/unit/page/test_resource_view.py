@@ -139,7 +139,7 @@ def test_one_that_nobody_watches_says_so_first() -> None:
     view = resource_view(replace(subject, status=status), NOW_S + UNWATCHED_S + 1)
     unwatched = next(each for each in view.notices if each.code == "Unwatched")
     assert unwatched.cause == f"All that is shown is from {since}."
-    assert "Does one run" in unwatched.advice
+    assert "Check that an operator runs" in unwatched.advice
 
 
 def test_what_is_over_is_a_moment_with_all_that_was_found() -> None:
@@ -186,7 +186,7 @@ def test_batches_with_the_same_depth_and_reason_are_one_sentence() -> None:
     view = resource_view(SUBJECT, NOW_S)
     idle = [each for each in view.whys if "little or no load" in each]
     assert len(idle) == 1
-    assert idle[0].startswith("batch 3, 4, 5, 11-12, 13-14 at 3: ")
+    assert idle[0].startswith("batch 3, 4, 5, 11-12, 13-14 at depth 3: ")
 
 
 def test_a_refused_spec_and_a_static_one_say_why_there_is_no_surface() -> None:

@@ -1,7 +1,7 @@
 // Draws the history that the page holds as JSON: charts that share one time, marks for what happened, and a table.
 "use strict";
 (() => {
-  const GUTTER = 64, MARGIN = 16, TIMES = 24, HEIGHT = 96, APART = 28, MOST_REASONS = 3;
+  const GUTTER = 64, MARGIN = 16, DIGIT = 8, TIMES = 24, HEIGHT = 96, APART = 28, MOST_REASONS = 3;
   const SHORTEST_S = 60, SHORT_S = 600, DAY_S = 86_400;
   const byId = (id) => document.getElementById(id);
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -12,8 +12,11 @@
   const day = (at) => `${Number(utc(at, 8, 10))} ${new Date(at * 1e3).toLocaleString("en", { month: "short", timeZone: "UTC" })}`;
   // 22:15, 22:15:30 where ticks are that close, or the day where it is another one than to the left.
   const clocks = (u, times, _, __, apart) => times.map((at, i) => {
-    const another = day(at) !== day(i ? times[i - 1] : u.scales.x.min);
-    return another || apart >= DAY_S ? day(at) : utc(at, 11, apart < 60 ? 19 : 16);
+    const { min, max } = u.scales.x, another = day(at) !== day(i ? times[i - 1] : min);
+    const text = another || apart >= DAY_S ? day(at) : utc(at, 11, apart < 60 ? 19 : 16);
+    // None that the edge would cut.
+    const rest = (u.bbox.width / devicePixelRatio) * ((max - at) / (max - min));
+    return text.length * DIGIT / 2 > MARGIN + rest ? null : text;
   });
   const shown = (value) => {
     if (value == null) return "–";
@@ -141,7 +144,7 @@
     gain_percent: (i) => {
       const all = data.gained_percent[i];
       const sum = all == null ? "" : ` · in all ${signed(all)} ± ${shown(data.gained_error_percent[i])} %`;
-      return `${signed(data.gain_percent[i])} %${sum}`;
+      return `${data.gain_percent[i] == null ? "–" : `${signed(data.gain_percent[i])} %`}${sum}`;
     },
   };
   const readOut = (u) => {
@@ -149,7 +152,8 @@
     const free = u.cursor.idx == null || u.cursor.left < 0;
     const i = free ? data.at_s.length - 1 : u.cursor.idx;
     byId(id).querySelector(".value").textContent = readouts[id] ? readouts[id](i, free) : shown(data[id][i]);
-    if (id === "depth") showTip(free || !u.over.matches(":hover") ? [] : [depthsAt(i)], u.cursor.left);
+    // A mark that is read stays, wherever the pointer lies.
+    if (id === "depth" && !marks.some(({ lit }) => lit)) showTip(free || !u.over.matches(":hover") ? [] : [depthsAt(i)], u.cursor.left);
   };
   const depthsAt = (i) => {
     const found = document.createElement("p");
