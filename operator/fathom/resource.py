@@ -24,7 +24,7 @@ from fathom.api.names import (
 from fathom.api.newer_release import Pruned, pruned
 from fathom.api.problem import Problem
 from fathom.api.refusals import refusals
-from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.spec import LONGEST_WINDOW_S, SpeculativeDeploymentSpec
 from fathom.api.status import Condition, GainedStatus, SpeculativeDeploymentStatus
 from fathom.engine.profile import EngineProfile, profile_of
 from fathom.times import unix_seconds
@@ -38,7 +38,7 @@ UNWATCHED_ADVICE: Final = "Check that an operator runs, and that it watches this
 
 LATE_S: Final = 90.0
 """What a window may be late by: a status is written once a minute."""
-MEASURES_NOTHING: Final = frozenset(
+_MEASURES_NOTHING: Final = frozenset(
     {
         *(Reason.NO_TRAFFIC, Reason.PODS_NOT_READY),
         *(Reason.NO_METRICS, Reason.METRICS_REFUSED, Reason.STALE_METRICS),
@@ -190,14 +190,14 @@ def advice_on(condition: Condition, status: SpeculativeDeploymentStatus, name: s
 
 def is_measured_now(status: SpeculativeDeploymentStatus, now_s: float) -> bool:
     """Whether what was measured last is of now (Unix seconds); else nobody shows it as such."""
-    measured = status.measured
     tuning, ready = (status.condition(each) for each in (ConditionType.TUNING, ConditionType.READY))
-    blind = tuning is not None and tuning.reason in MEASURES_NOTHING
+    blind = tuning is not None and tuning.reason in _MEASURES_NOTHING
     idle = ready is not None and ready.reason == Reason.SCALED_TO_ZERO
-    ended_s = unix_seconds(measured.at)
+    ended_s = unix_seconds(status.measured.at)
     if ended_s is None or blind or idle:
         return False
-    return now_s - ended_s <= 2 * measured.window_seconds + LATE_S
+    # How long the next one takes is not known: the last may have been one of a probe.
+    return now_s - ended_s <= LONGEST_WINDOW_S + LATE_S
 
 
 def standing(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[str, ...]:

@@ -169,7 +169,7 @@ class Life:
         self.harness.loop.wake()
 
 
-async def _tuned(minutes: float = 45, **changes: Any) -> Life:
+async def _tuned(minutes: float = 35, **changes: Any) -> Life:
     return await (await Life.begun(changes)).passes(minutes)
 
 
@@ -262,7 +262,10 @@ async def _spec_refused() -> Life:
 
 async def _day() -> Life:
     """From a morning into the night."""
-    changes = {"speculation.tuning.windowSeconds": 300}
+    changes = {
+        "speculation.tuning.windowSeconds": 300,
+        "speculation.tuning.probing": "Disabled",
+    }
     life = await Life.begun(changes, tick_s=30.0, seed=5)
     life.engines.load = of_a_day
     await life.passes(9 * 60)

@@ -54,7 +54,9 @@ def later(status: SpeculativeDeploymentStatus, seconds: float) -> SpeculativeDep
 @cache
 def thirty() -> tuple[tuple[tuple[ObjectKey, SpeculativeDeploymentStatus], ...], float]:
     """Resources of three teams, some of which are not well, and the moment (Unix seconds)."""
-    every = [seen(STRIKING[each]) if each in STRIKING else one_of_many(each) for each in range(30)]
+    every = [
+        seen(STRIKING[each]) if each in STRIKING else one_of_many(each % 8) for each in range(30)
+    ]
     now_s = max(each.now_s for each in every)
     found = []
     for number, each in enumerate(every):

@@ -37,6 +37,7 @@ from fathom.api.pod_fields import (
 
 MAX_REPLICAS: Final = 1024
 MAX_TOKENS_LIMIT: Final = 64
+LONGEST_WINDOW_S: Final = 600
 MAX_USER_ID: Final = 2**31 - 1
 """The largest that Kubernetes takes."""
 DEFAULT_MAX_TOKENS: Final = 7
@@ -89,7 +90,7 @@ class TuningGoals(ApiModel):
     while time per output token stays within `tpotMilliseconds`."""
     tpot_milliseconds: Annotated[float, Field(gt=0, le=60_000)] | None = None
     """Largest acceptable time per output token in milliseconds; required with Goodput."""
-    window_seconds: Annotated[int, Field(ge=5, le=600)] = 30
+    window_seconds: Annotated[int, Field(ge=5, le=LONGEST_WINDOW_S)] = 30
     """Length of one measurement window in seconds."""
     min_gain_percent: Annotated[float, Field(ge=0, le=100)] = 1
     """Smallest gain in percent for which depth is changed."""

@@ -16,7 +16,6 @@ from fathom.measurement.bench_result import DepthBench
 from fathom.page.history import KEPT_S, History
 from fathom.resource import (
     AS_ASKED,
-    MEASURES_NOTHING,
     UNKNOWN,
     UNWATCHED_ADVICE,
     Headline,
@@ -81,10 +80,8 @@ def explained(subject: Subject, now_s: float) -> tuple[Explanation, tuple[Surfac
     )
     if explanation.nothing:
         return explanation, ()
-    tuning = status.condition(ConditionType.TUNING)
-    if tuning is not None and tuning.reason in MEASURES_NOTHING:
-        why = f"Nothing while it is so: {title_of(tuning.reason).lower()}."
-        explanation = replace(explanation, next_step=why)
+    if not is_measured_now(status, now_s):
+        explanation = replace(explanation, next_step="Nothing while nothing is measured.")
     rows = surface(subject.state, settings, subject.document if live else None, now_s)
     return explanation, rows if live else tuple(map(_measured_only, rows))
 

@@ -5,7 +5,7 @@ import tracemalloc
 from itertools import pairwise
 from math import isnan
 
-from fathom.api.conditions import AlarmKind
+from fathom.api.conditions import AlarmKind, ConditionType
 from fathom.api.status import (
     DecisionStatus,
     DepthStatus,
@@ -67,13 +67,23 @@ def test_each_window_is_one_point_however_often_it_is_told() -> None:
 
 
 def test_without_traffic_there_are_points_that_know_nothing() -> None:
-    history = History(START_S)
-    for minute in range(6):
-        history.saw(status(START_S), START_S + 60 * minute)
+    history, idle = History(START_S), condition(ConditionType.TUNING, "NoTraffic")
+    history.saw(status(START_S), START_S)
+    for minute in range(3, 6):
+        history.saw(status(START_S, conditions=(idle,)), START_S + 60 * minute)
 
     times = [each.at_s - START_S for each in history.points]
     assert times == [0, 180, 240, 300]
     assert [isnan(each.tokens_per_second) for each in history.points] == [False, True, True, True]
+
+
+def test_a_line_breaks_too_where_nobody_says_why_nothing_is_measured() -> None:
+    history = History(START_S)
+    for minute in range(14):
+        history.saw(status(START_S), START_S + 60 * minute)
+
+    # Not before the longest window that a spec may ask for.
+    assert [each.at_s - START_S for each in history.points] == [0, 720, 780]
 
 
 def test_another_depth_is_seen_between_two_windows() -> None:
