@@ -26,7 +26,7 @@ from fathom.page.subject import Subject
 from fathom.resource import UNWATCHED_S
 from fathom.tuning.tuner import decide
 from fathom_vllm.environment import DEPTH_KEY
-from support.loop_harness import KEY, START_S, FakeMetrics, LoopHarness
+from support.loop_harness import KEY, START_S, FakeMetrics, LoopHarness, ManualClock
 from support.page_subjects import EAGER
 from unit.tuning.plant import EASY, HARD, MIDDLE, Hardware, Pod
 
@@ -114,11 +114,18 @@ class Life:
 
     @classmethod
     async def begun(
-        cls, changes: Mapping[str, Any] | None = None, *, tick_s: float = 1.0, seed: int = 1
+        cls,
+        changes: Mapping[str, Any] | None = None,
+        *,
+        tick_s: float = 1.0,
+        seed: int = 1,
+        after_s: float = 0.0,
     ) -> Self:
-        """Up and ready."""
+        """Up and ready, so many seconds after 8:00."""
         asked = {**EAGER, "replicas": 2, **(changes or {})}
-        harness = LoopHarness(asked, served=SERVED, decide=decide)
+        clock = ManualClock()
+        clock.at_s += after_s
+        harness = LoopHarness(asked, served=SERVED, clock=clock, decide=decide)
         await harness.until_ready()
         engines = Engines(harness, tick_s=tick_s, seed=seed)
         harness.metrics = engines
@@ -261,18 +268,15 @@ async def _spec_refused() -> Life:
 
 
 async def _day() -> Life:
-    """From a morning into the night."""
-    changes = {
-        "speculation.tuning.windowSeconds": 300,
-        "speculation.tuning.probing": "Disabled",
-    }
-    life = await Life.begun(changes, tick_s=30.0, seed=5)
+    """From an afternoon into the night."""
+    changes = {"speculation.tuning.windowSeconds": 300}
+    life = await Life.begun(changes, tick_s=30.0, seed=5, after_s=6 * 3600.0)
     life.engines.load = of_a_day
-    await life.passes(9 * 60)
+    await life.passes(3 * 60)
     life.engines.acceptance = HARD
     await life.passes(25)
     life.engines.acceptance = MIDDLE
-    return await life.passes(7 * 60)
+    return await life.passes(8 * 60)
 
 
 _LIVES: Final[Mapping[str, Callable[[], Awaitable[Life]]]] = {

@@ -220,7 +220,7 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.COMPATIBLE: "Nothing speaks against this draft",
         Reason.ENGINE_TOO_OLD: "This vLLM gets the draft wrong",
         Reason.INCOMPATIBLE: "Target and draft do not fit",
-        Reason.DOUBTFUL: "Whether the draft works is in doubt",
+        Reason.DOUBTFUL: "The draft may not work",
         Reason.NOT_CHECKED: "The draft could not be checked",
         Reason.NO_DRAFT: "No draft is loaded, as asked",
         Reason.STATIC: "Depth is fixed, as asked",
@@ -257,8 +257,7 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
 """For the page, with the reason itself beside it."""
 _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        Reason.REPLICAS_NOT_READY: "Look at the pods with `kubectl describe pods -l "
-        "fathom.dev/name=NAME`.",
+        Reason.REPLICAS_NOT_READY: "See `kubectl describe pods -l fathom.dev/name=NAME`.",
         Reason.SCALED_TO_ZERO: "Raise spec.replicas to serve.",
         Reason.STARTING: "Wait; `kubectl logs` of a pod shows how far it is.",
         Reason.ROLLING_OUT: "Wait: it continues by itself.",

@@ -148,7 +148,7 @@ class Notice:
     """Something that a person should read: whether it holds, since when, why, and what to do."""
 
     health: Health
-    """Of a resource of which there is nothing else to say."""
+    """How a resource is that has nothing else to say."""
     title: str
     """In plain words."""
     code: str
