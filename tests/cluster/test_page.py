@@ -191,12 +191,12 @@ async def test_charts_and_marks_say_what_they_draw(browser: Browser, pages: dict
         # Another width lays the marks again while one is read: times stay those of all charts.
         await page.set_viewport_size({"width": WIDE, "height": 900})
         assert await faults(page) == []
-        # Who zooms in on one chart zooms in on all, and on the marks.
+        # Who zooms in on one chart zooms in on all, and on the marks: here of an alarm.
         marks = await labels()
         await page.locator("#gain_percent").scroll_into_view_if_needed()
         box = await page.locator("#gain_percent .u-over").bounding_box()
         assert box is not None
-        for act, share in ((page.mouse.down, 0.5), (page.mouse.up, 0.6)):
+        for act, share in ((page.mouse.down, 0.25), (page.mouse.up, 0.35)):
             await page.mouse.move(box["x"] + share * box["width"], box["y"] + 9)
             await act()
         assert await faults(page) == []

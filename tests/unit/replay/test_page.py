@@ -123,10 +123,10 @@ def test_an_alarm_that_stands_at_the_end_is_shown_as_one(looks: list[PodCounters
     explanation = replace(result.explanation, alarms=(stands,))
     view = page.view(KEY, replace(result, alarms=(over, stands), explanation=explanation))
 
-    (alarm,) = view.alarms
-    assert alarm.name == "DraftMismatch/AcceptanceCliff"
-    assert alarm.note == "2023-11-14T22:15:00Z"
-    assert alarm.value == "It fell. Look."
+    (alarm,) = view.notices
+    assert alarm.code == "DraftMismatch/AcceptanceCliff"
+    assert alarm.since == "2023-11-14T22:15:00Z"
+    assert (alarm.cause, alarm.advice) == ("It fell.", "Look.")
     told = [each for each in view.moments if each.kind is MomentKind.ALARM]
     assert [(each.at_s, each.bad) for each in told] == [(1700000100.0, True), (1700000020.0, True)]
 
