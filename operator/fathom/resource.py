@@ -95,10 +95,8 @@ def is_speculative_deployment(manifest: Mapping[str, JsonValue]) -> bool:
 
     By kind or by group: if the other one is misspelt, `parse` says so.
     """
-    if manifest.get("kind") == TUNER_KIND:
-        return False
-    group = str(manifest.get("apiVersion", "")).split("/", 1)[0]
-    return manifest.get("kind") == KIND or group == API_VERSION.split("/", 1)[0]
+    kind, group = manifest.get("kind"), str(manifest.get("apiVersion", "")).split("/", 1)[0]
+    return kind != TUNER_KIND and (kind == KIND or group == API_VERSION.split("/", 1)[0])
 
 
 def parse(

@@ -241,6 +241,20 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.GAIN_UNCERTAIN: "Another depth may be better, it is not certain",
         Reason.PROBING_DISABLED: "It may not try other depths",
         Reason.TUNED_APART: "Unlike pods are tuned apart",
+        Reason.ATTACHED: "Depth can be changed live",
+        Reason.NO_PODS: "The selector finds no pod",
+        Reason.OWNED_BY_FATHOM: "The pods belong to a SpeculativeDeployment",
+        Reason.NOT_VLLM: "What answers is no vLLM",
+        Reason.UNREACHABLE: "The pods' metrics cannot be reached",
+        Reason.PLUGIN_MISSING: "The engines run without the plugin",
+        Reason.NO_COUNTERS: "The plugin's counters are not shown",
+        Reason.DATA_PARALLEL: "Data parallelism drops the depth schedule",
+        Reason.MODEL_RUNNER_V1: "Model Runner V1 keeps depth from being live",
+        Reason.NO_SCHEDULE: "The engines have no depth schedule",
+        Reason.OWN_SCHEDULE: "The engines have a schedule of their host's own",
+        Reason.GRAPHS_DO_NOT_FIT: "CUDA graphs do not suit the depths",
+        Reason.NO_DOCUMENT_MOUNTED: "The pods do not mount the depth document",
+        Reason.MOUNTS_ANOTHER_DOCUMENT: "The pods follow another tuner",
         Reason.ACCEPTANCE_CLIFF: "Far fewer drafts are accepted than before",
         Reason.ONE_POD_DIFFERS: "One pod accepts far fewer drafts than the others",
         Reason.OLDER_REPLICAS_ACCEPT_LESS: "Replicas that run for long accept fewer drafts",
@@ -300,22 +314,20 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         Reason.INCOMPATIBLE: "Choose a draft that was trained for this target.",
         Reason.DOUBTFUL: "Watch the acceptance length: 1.00 under traffic means that it does not.",
         Reason.PINNED: "Remove fathom.dev/pin-depth from the pod to end it.",
-        Reason.NO_METRICS: "Check that the operator may reach the pods' port, or the Prometheus, "
-        "which must scrape them.",
+        Reason.NO_METRICS: "Check that the operator reaches the pods, or a Prometheus that does.",
         Reason.METRICS_REFUSED: "Correct the login of spec.metrics, as the message says.",
-        Reason.STALE_METRICS: "Shorten Prometheus' scrape interval, or use spec.metrics.source: "
-        "Pods.",
+        Reason.STALE_METRICS: "Shorten the scrape interval, or set spec.metrics.source: Pods.",
         Reason.PROBING_DISABLED: "To let it, set spec.speculation.tuning.probing: Enabled.",
         Reason.ACCEPTANCE_CLIFF: "Check that the draft belongs to the target's present weights "
         "and chat template, and whether a new kind of traffic arrived that the draft was not "
         "trained for. Depth follows what is measured meanwhile.",
         Reason.ONE_POD_DIFFERS: "Compare the draft and its revision in that pod's log with "
         "another pod's; delete the pod to load it again.",
-        Reason.OLDER_REPLICAS_ACCEPT_LESS: "Restart the older replicas one at a time, or let "
-        "rollout.refresh: Auto do so.",
+        Reason.OLDER_REPLICAS_ACCEPT_LESS: "Restart the older replicas one at a time. A "
+        "SpeculativeDeployment does so by itself with rollout.refresh: Auto.",
         Reason.TOO_GOOD_TO_BE_TRUE: "Check that the traffic is real and not one repeated prompt, "
         "and that the draft is not the target itself.",
-        Reason.NOTHING_ACCEPTED: "Check that draft.method is what the draft was trained as, and "
+        Reason.NOTHING_ACCEPTED: "Check that the method is what the draft was trained as, and "
         "that the draft belongs to this target.",
         Reason.DEPTH_MISMATCH: "Look for another part that shortens drafts (a grammar, "
         "max_model_len), and in the pod's log for 'fathom'.",
