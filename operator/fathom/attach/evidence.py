@@ -15,11 +15,12 @@ from fathom.api.tuner_status import Level
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.capability_table import LIVE_DEPTH
 from fathom.engine.cuda_graphs import GraphMode, Graphs
+from fathom.engine.depth import Schedule
 from fathom.engine.report import EngineReport
 from fathom.engine.start import parsed_version
 from fathom.measurement.counters import PodCounters, Unread, UnreadKind
 
-PATCH: Final = "docs/attach.md has the lines to add to what makes these pods"
+PATCH: Final = "`fathom attach` prints the patch for what makes these pods"
 _WITHOUT_GRAPHS: Final = frozenset({"", GraphMode.NONE.value, GraphMode.PIECEWISE.value})
 
 
@@ -174,7 +175,7 @@ def _not_live(
             "num_speculative_tokens_per_batch_size is not in its --speculative-config, or "
             f"--scheduler-cls is not the plugin's. {PATCH}.",
         )
-    if not tokens_given and _has_own_schedule(report):
+    if not tokens_given and has_own_schedule(report.schedule, report.max_num_seqs or 0):
         yield Missing(
             Reason.OWN_SCHEDULE,
             "the engine was started with depths by batch of its host's own, which Fathom does not "
@@ -185,14 +186,17 @@ def _not_live(
     yield from _other_document(pod, document)
 
 
-def _has_own_schedule(report: EngineReport) -> bool:
-    """Whether its startup schedule is more than a list of depths to capture graphs for.
+def has_own_schedule(schedule: Schedule, most: int) -> bool:
+    """Whether a startup schedule is more than a list of depths to capture graphs for.
 
     The plugin's own form has one depth nearly everywhere, and one batch at the top for each other.
+
+    Args:
+        schedule: an engine's; empty: it has one depth.
+        most: requests that it takes at a time.
     """
-    most = report.max_num_seqs or 0
-    named = sum(each.first == each.last for each in report.schedule)
-    spread = [each for each in report.schedule if each.first < each.last]
+    named = sum(each.first == each.last for each in schedule)
+    spread = [each for each in schedule if each.first < each.last]
     return len(spread) > 1 or (bool(spread) and named > 0 and spread[0].last + named < most)
 
 

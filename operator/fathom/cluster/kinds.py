@@ -50,6 +50,10 @@ class ObjectKey:
 
 
 DEPLOYMENT: Final = Kind(group="apps", version="v1", kind="Deployment", plural="deployments")
+STATEFUL_SET: Final = Kind(
+    group="apps", version="v1", kind="StatefulSet", plural="statefulsets"
+)
+"""`fathom attach` reads it; the operator has no business with it."""
 POD: Final = Kind(group="", version="v1", kind="Pod", plural="pods")
 SERVICE: Final = Kind(group="", version="v1", kind="Service", plural="services")
 SERVICE_ACCOUNT: Final = Kind(
@@ -72,6 +76,13 @@ LEADER_WORKER_SET: Final = Kind(
     kind="LeaderWorkerSet",
     plural="leaderworkersets",
 )
+LLM_INFERENCE_SERVICE: Final = Kind(
+    group="serving.kserve.io",
+    version="v1alpha1",
+    kind="LLMInferenceService",
+    plural="llminferenceservices",
+)
+"""KServe's; as above."""
 COMPUTE_DOMAIN: Final = Kind(
     group="resource.nvidia.com", version="v1beta1", kind="ComputeDomain", plural="computedomains"
 )

@@ -13,14 +13,15 @@ from fathom.engine.argument_parser import (
     graphs_of_each_kind,
     is_count,
     performance_mode,
+    token_budget,
 )
 from fathom.engine.cuda_graphs import CONFIG, Graphs, default_sizes, sizes_up_to, within
 from fathom.engine.depth import DepthRange, Schedule, depth_at
 from fathom.engine.depth_set import capture_sizes
 from fathom.engine.start import EngineStart
 
-_CEILING: Final = 512
-_CEILING_BLACKWELL: Final = 1024
+CEILING: Final = 512
+BLACKWELL_CEILING: Final = 1024
 _MOST_TOKENS: Final = 16_384
 """Beyond which no size is looked at: twice the tokens of a step of vLLM's own on most GPUs."""
 _LISTED, _LARGEST = "--cudagraph-capture-sizes", "--max-cudagraph-capture-size"
@@ -54,10 +55,9 @@ def sets_graphs(arguments: EngineArguments) -> bool:
     return listed or unmerged or not _KEYS.isdisjoint(config)
 
 
-def stated_sizes(start: EngineStart) -> tuple[int, ...]:
+def stated_sizes(arguments: EngineArguments) -> tuple[int, ...]:
     """What the arguments have captured, in tokens, ascending; none: they do not say."""
-    arguments = start.arguments
-    most = min(start.token_budget or _MOST_TOKENS, _MOST_TOKENS)
+    most = min(token_budget(arguments) or _MOST_TOKENS, _MOST_TOKENS)
     config = arguments.object(CONFIG)
     listed = config.get("cudagraph_capture_sizes")
     sizes = arguments.numbers(_LISTED) or (
@@ -79,7 +79,7 @@ def _whole(values: Iterable[object]) -> Iterable[int]:
 def ceiling(pool: NodePoolSpec) -> int:
     """The largest size that vLLM would choose: more on data-centre Blackwell."""
     blackwell = preset_for(pool).compute_capability == DATA_CENTRE_BLACKWELL
-    return _CEILING_BLACKWELL if blackwell else _CEILING
+    return BLACKWELL_CEILING if blackwell else CEILING
 
 
 def live_graphs(
@@ -97,7 +97,7 @@ def live_graphs(
         added: sizes that the operator asks for; none: the user's, or else vLLM's own.
     """
     deepest = spec.speculation.effective_max_tokens
-    sizes = added or stated_sizes(start) or _default_sizes(spec, start, schedule, deepest)
+    sizes = added or stated_sizes(start.arguments) or _default_sizes(spec, start, schedule, deepest)
     return _graphs(spec, start, schedule, deepest, sizes)
 
 
@@ -105,7 +105,7 @@ def static_graphs(spec: SpeculativeDeploymentSpec, start: EngineStart) -> Graphs
     """Those of the same engine at `tokens`."""
     tokens = spec.speculation.tokens
     schedule = (DepthRange(1, start.max_num_seqs, tokens),)
-    sizes = stated_sizes(start) or _default_sizes(spec, start, schedule, tokens)
+    sizes = stated_sizes(start.arguments) or _default_sizes(spec, start, schedule, tokens)
     return _graphs(spec, start, schedule, tokens, sizes)
 
 

@@ -59,7 +59,9 @@ SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Options whose value is read, and the shortest beginning of each that vLLM takes for it alone."""
-_SHORT: Final[Mapping[str, str]] = MappingProxyType({"--compilation-config": "-cc"})
+_SHORT: Final[Mapping[str, str]] = MappingProxyType(
+    {"--compilation-config": "-cc", "--speculative-config": "-sc"}
+)
 """Those of them that have another name, which vLLM takes as a whole only."""
 MAX_NUM_SEQS: Final = "--max-num-seqs"
 MAX_NUM_BATCHED_TOKENS: Final = "--max-num-batched-tokens"

@@ -159,7 +159,9 @@ def capture_sizes(depths: Sequence[int], max_num_seqs: int, ceiling: int) -> tup
     )
 
 
-def startup_schedule(depths: Sequence[int], max_batch: int) -> Schedule:
+def startup_schedule(
+    depths: Sequence[int], max_batch: int, base: int = BASE_DEPTH
+) -> Schedule:
     """A schedule over batches 1 to `max_batch` that names each of these depths.
 
     vLLM captures CUDA graphs for the depths that this schedule names, and for no others. All but
@@ -170,16 +172,21 @@ def startup_schedule(depths: Sequence[int], max_batch: int) -> Schedule:
 
     With fewer batches than depths not every depth finds a place: those nearest to the base are
     named, and the engine runs the others without full CUDA graphs.
+
+    Args:
+        depths: to name.
+        max_batch: the engine's `max_num_seqs`.
+        base: the depth of all other batches.
     """
 
     def from_base(depth: int) -> tuple[int, int]:
-        return abs(depth - BASE_DEPTH), depth
+        return abs(depth - base), depth
 
-    base, *others = sorted(depths, key=from_base)[:max_batch]
+    first, *others = sorted(depths, key=from_base)[:max_batch]
     room = max_batch - len(others)
     # Shallower at larger batches, should one of them ever be in force.
     return (
-        DepthRange(1, room, base),
+        DepthRange(1, room, first),
         *(
             DepthRange(batch, batch, depth)
             for batch, depth in enumerate(sorted(others, reverse=True), start=room + 1)

@@ -110,10 +110,11 @@ def engine_version(engine: EngineSpec) -> Version | None:
 
     None: nobody can know without running the image. Nothing may be refused for that.
     """
-    return parsed_version(engine.version) if engine.version else _tagged_version(engine.image)
+    return parsed_version(engine.version) if engine.version else tagged_version(engine.image)
 
 
-def _tagged_version(image: str) -> Version | None:
+def tagged_version(image: str) -> Version | None:
+    """The version that an image's tag shows; None: it shows none of vLLM's."""
     repository, tag = _repository_and_tag(image)
     if match := _VLLM_IN_TAG.search(tag):
         return Version(match[1])
@@ -223,7 +224,7 @@ def start_of(spec: SpeculativeDeploymentSpec) -> EngineStart:
         synchronous=without_gpus or _synchronous(spec, arguments, version, model_runner_v1),
         grammars=_grammars(arguments),
         rust_frontend=_rust_frontend(spec),
-        captures_graphs=not without_gpus and _captures_graphs(arguments),
+        captures_graphs=not without_gpus and captures_graphs(arguments),
         graph_mode=stated_mode(arguments),
         max_num_seqs=max_num_seqs(arguments, pool),
         token_budget=token_budget(arguments),
@@ -283,7 +284,8 @@ def _rust_frontend(spec: SpeculativeDeploymentSpec) -> str:
     return f"{FRONTEND_VARIABLE} in spec.engine.env" if stated and _whole(stated) else ""
 
 
-def _captures_graphs(arguments: EngineArguments) -> bool:
+def captures_graphs(arguments: EngineArguments) -> bool:
+    """Whether CUDA graphs are captured, as far as `--enforce-eager` tells."""
     eager = arguments.beginning("--enforce", "--no-enforce")
     return not eager or eager[-1].name.startswith("--no-")
 

@@ -82,7 +82,7 @@ def graph_price(engine: EngineProfile) -> GraphPrice | str:
 
 def _of_stated_sizes(engine: EngineProfile) -> str:
     """Which batches run without a full graph, where the user says which sizes are captured."""
-    if not stated_sizes(engine.start):
+    if not stated_sizes(engine.arguments):
         return "which may leave depths without full ones"
     graphs, depths = engine.graphs, [engine.spec.speculation.tokens]
     if engine.live:

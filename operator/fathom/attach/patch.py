@@ -1,0 +1,228 @@
+"""What a host's pods need for live depth: a patch, a ConfigMap, and a SpeculationTuner. Pure."""
+
+import shlex
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api import names
+from fathom.attach.host import ADDITIONAL, Engine, Form, Host, can_append
+from fathom.attach.startup import DRAFTING, PLACEHOLDER, SCHEDULER, Startup
+from fathom.cluster.kinds import LEADER_WORKER_SET, LLM_INFERENCE_SERVICE
+from fathom.cluster.manifest import Manifest
+from fathom.engine.argument_parser import EngineArguments
+from fathom.engine.flags import HTTP_PORT
+from fathom.manifests.engine_env import PLUGIN_DIRECTORY
+from fathom.manifests.strategic_merge import merged
+from fathom.manifests.template_parts import Part, parts, texts
+from fathom_vllm.bundle import SCHEDULER_CLASS, STAT_LOGGER_NAME
+from fathom_vllm.environment import DEPTH_DIRECTORY, OWN_TABLE, POD_NAME, STARTUP
+
+PLUGIN_FILE: Final = "fathom.zip"
+PLUGIN_PATH: Final = f"{PLUGIN_DIRECTORY}/{PLUGIN_FILE}"
+_PATH, _PLUGINS = "PYTHONPATH", "VLLM_PLUGINS"
+_Object = dict[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """What is to be added to a host, and for whom."""
+
+    host: Host
+    startup: Startup
+    tuner: str
+    """Name of the SpeculationTuner."""
+    plugin: str
+    """Name of the ConfigMap with the plugin."""
+
+    @property
+    def arguments(self) -> tuple[str, str]:
+        """The two of vLLM's."""
+        return f"{SCHEDULER}={SCHEDULER_CLASS}", f"{DRAFTING}={self.startup.config}"
+
+    @property
+    def in_a_shell(self) -> str:
+        """The same, where a shell reads them: it takes JSON apart that is not quoted."""
+        return f"{self.arguments[0]} {DRAFTING} {shlex.quote(self.startup.config)}"
+
+    @property
+    def to_do(self) -> tuple[str, ...]:
+        """What is left to whoever takes the patch; empty: nothing."""
+        return (*self.startup.to_do, *dict.fromkeys(_by_hand(self.host)))
+
+
+def _by_hand(host: Host) -> Iterator[str]:
+    for engine in host.engines:
+        by_shell = engine.form in {Form.SCRIPT, Form.VARIABLE}
+        if by_shell and any(each.keys for each in engine.arguments.spelled(DRAFTING)):
+            yield f"Remove its {DRAFTING} that is written key by key: it would win over JSON."
+        if engine.form is Form.SCRIPT and not can_append(engine.script):
+            yield (
+                f"Add {SCHEDULER}={SCHEDULER_CLASS} and {DRAFTING} to its script, which does not "
+                "end with the command of vLLM."
+            )
+        for name in (_PATH, _PLUGINS, ADDITIONAL):
+            if "valueFrom" in engine.variable(name):
+                yield f"Add Fathom's part to variable {name} where its value is: it is elsewhere."
+
+
+# -- the patch
+
+
+def pod_patch(attachment: Attachment, engine: Engine, *, serves: bool = True) -> _Object:
+    """What is added to the spec of a pod, as a strategic merge patch.
+
+    Args:
+        attachment: what is to be added.
+        engine: of this pod.
+        serves: whether requests come to it; every rank of a group reads the same arguments.
+    """
+    mounts: list[JsonValue] = [
+        {"name": "fathom-plugin", "mountPath": PLUGIN_DIRECTORY, "readOnly": True}
+    ]
+    volumes: list[JsonValue] = [{"name": "fathom-plugin", "configMap": {"name": attachment.plugin}}]
+    if serves:
+        document = names.tuner_depth_config_map(attachment.tuner)
+        mounts.append({"name": "fathom-depth", "mountPath": DEPTH_DIRECTORY, "readOnly": True})
+        volumes.append({"name": "fathom-depth", "configMap": {"name": document, "optional": True}})
+    container: _Object = {
+        "name": engine.name,
+        **_lists(attachment, engine),
+        "env": [*_env(attachment, engine, serves=serves)],
+        "volumeMounts": mounts,
+    }
+    return {"containers": [container], "volumes": volumes}
+
+
+def _lists(attachment: Attachment, engine: Engine) -> _Object:
+    """The list that holds the arguments, whole: a strategic merge replaces lists of texts."""
+    if engine.form is Form.VARIABLE or (
+        engine.form is Form.SCRIPT and not can_append(engine.script)
+    ):
+        return {}
+    given = texts(engine.container, engine.field)
+    if engine.form is Form.LIST:
+        return {engine.field: [*_without_ours(given), *attachment.arguments]}
+    script = _behind(engine.script.rstrip(" \n\\"), attachment.in_a_shell)
+    return {engine.field: [script if each == engine.script else each for each in given]}
+
+
+def _behind(text: str, added: str) -> str:
+    return text if added in text else f"{text} {added}".strip()
+
+
+def _without_ours(words: Sequence[str]) -> Iterator[str]:
+    """A list without the options that ours take the place of."""
+    arguments = EngineArguments.of(words)
+    gone = set[int]()
+    for option in (*arguments.spelled(DRAFTING), *arguments.beginning(SCHEDULER)):
+        gone |= {option.index} if "=" in words[option.index] else {option.index, option.index + 1}
+    yield from (word for at, word in enumerate(words) if at not in gone)
+
+
+def _env(attachment: Attachment, engine: Engine, *, serves: bool) -> Iterator[JsonValue]:
+    shared = {_PATH: (PLUGIN_PATH, ":"), _PLUGINS: (STAT_LOGGER_NAME, ",")}
+    for name, (ours, separator) in shared.items():
+        # Unset, every plugin is loaded; set, only those it lists.
+        if "valueFrom" in engine.variable(name) or (name == _PLUGINS and not engine.value_of(name)):
+            continue
+        theirs = [each for each in engine.value_of(name).split(separator) if each not in {"", ours}]
+        yield {"name": name, "value": separator.join([ours, *theirs])}
+    if serves:
+        yield {"name": POD_NAME, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    if attachment.startup.keeps_own:
+        yield {"name": STARTUP, "value": OWN_TABLE}
+    if engine.form is Form.VARIABLE and "valueFrom" not in engine.variable(ADDITIONAL):
+        value = _behind(engine.value_of(ADDITIONAL), attachment.in_a_shell)
+        yield {"name": ADDITIONAL, "value": value}
+
+
+# -- what is printed
+
+
+def workload_patch(attachment: Attachment) -> Manifest:
+    """The patch for a workload.
+
+    A strategic merge patch where Kubernetes has one. For other kinds lists are whole, since any
+    other patch replaces them.
+
+    Raises:
+        ValueError: the workload is not known.
+    """
+    host, kind = attachment.host, attachment.host.kind
+    if kind is None:
+        raise ValueError("only pods are known")
+    engine, pod = host.engine, pod_patch(attachment, host.engine)
+    labels: _Object = {names.LABEL_TUNED_BY: attachment.tuner}
+    if kind == LLM_INFERENCE_SERVICE:
+        # Its template is the spec of a pod, without a place for labels.
+        spec: _Object = {"labels": labels, "template": _whole(engine.pod, pod)}
+    elif kind == LEADER_WORKER_SET:
+        serving: _Object = {"metadata": {"labels": labels}, "spec": _whole(engine.pod, pod)}
+        templates: _Object = {"workerTemplate": serving}
+        if (other := host.worker) is not None:
+            ranks = _whole(other.pod, pod_patch(attachment, other, serves=False))
+            templates = {"leaderTemplate": serving, "workerTemplate": {"spec": ranks}}
+        spec = {"leaderWorkerTemplate": templates}
+    else:
+        spec = {"template": {"metadata": {"labels": labels}, "spec": pod}}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": host.name, "namespace": host.namespace},
+        "spec": spec,
+    }
+
+
+def _whole(pod: Part, patch: _Object) -> _Object:
+    """The lists of a patch with all that the pod has in them."""
+    result = merged(pod, patch)
+    return {key: result[key] for key in patch}
+
+
+def helm_values(attachment: Attachment) -> Manifest:
+    """What to add to one `modelSpec` of production-stack's chart (vllm-stack)."""
+    pod = pod_patch(attachment, attachment.host.engine)
+    (container,) = parts(pod, "containers")
+    model: _Object = {
+        "name": attachment.host.labels.get("model") or f"{PLACEHOLDER}the name of your own",
+        "podLabels": {names.LABEL_TUNED_BY: attachment.tuner},
+        "env": container["env"],
+        "vllmConfig": {"extraArgs": [*attachment.arguments]},
+        "extraVolumes": pod["volumes"],
+        "extraVolumeMounts": container["volumeMounts"],
+    }
+    return {"servingEngineSpec": {"modelSpec": [model]}}
+
+
+def tuner_manifest(host: Host, tuner: str) -> Manifest:
+    """The SpeculationTuner, in mode Advise."""
+    selector: _Object = {"matchLabels": dict(host.labels)}
+    port = host.engine.port
+    elsewhere: _Object = {} if port == HTTP_PORT else {"metrics": {"port": port}}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.TUNER_KIND,
+        "metadata": {"name": tuner, "namespace": host.namespace},
+        "spec": {"selector": selector, **elsewhere},
+    }
+
+
+def plugin_manifest(namespace: str, name: str, packed: bytes) -> Manifest:
+    """The plugin. It has no owner: while it is missing, pods do not start.
+
+    Args:
+        namespace: of the pods.
+        name: with the hash of its content, since it is immutable.
+        packed: it as a zip.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "immutable": True,
+        "binaryData": {PLUGIN_FILE: b64encode(packed).decode()},
+    }
