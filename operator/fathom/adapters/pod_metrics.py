@@ -202,8 +202,12 @@ class ProxiedPages:
         self._timeout_s = timeout_s
         self._largest_page_bytes = largest_page_bytes
 
-    async def page(self, pod: PodEndpoint) -> str:
+    async def page(self, pod: PodEndpoint, path: str = "metrics") -> str:
         """What a pod shows. Idempotent.
+
+        Args:
+            pod: where it is.
+            path: of the page, without a slash before it.
 
         Raises:
             ForbiddenPageError: the API server does not let whoever asks read it.
@@ -211,7 +215,7 @@ class ProxiedPages:
         """
         try:
             async with asyncio.timeout(self._timeout_s):
-                status, body = await self._answer(pod)
+                status, body = await self._answer(pod, path)
         except TimeoutError as error:
             raise NoAnswerError(f"no answer within {self._timeout_s:g} s") from error
         except (aiohttp.ClientError, ApiException, OSError, ValueError) as error:
@@ -227,12 +231,12 @@ class ProxiedPages:
             raise TooLargeError(f"its answer is larger than {self._largest_page_bytes} bytes")
         return body.decode(errors="replace")
 
-    async def _answer(self, pod: PodEndpoint) -> tuple[int, bytes]:
+    async def _answer(self, pod: PodEndpoint, path: str) -> tuple[int, bytes]:
         """Status and body, the latter one byte longer than may be where it is too long."""
         place = f"namespaces/{quote(pod.namespace)}/pods/{quote(pod.pod)}:{pod.port}"
         request = await self._api.param_serialize(
             "GET",
-            f"/api/v1/{place}/proxy/metrics",
+            f"/api/v1/{place}/proxy/{path}",
             header_params={"Accept-Encoding": "identity"},
             auth_settings=["BearerToken"],
         )

@@ -7,7 +7,6 @@ from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Rea
 from fathom.api.problem import Problem
 from fathom.api.status import Condition, DepthStatus
 from fathom.api.tuner_status import BreakEven, EnginesStatus, Level, SpeculationTunerStatus
-from fathom.attach.break_even import break_evens, in_words
 from fathom.attach.evidence import PodEvidence, alike, depths_of, first_missing, kinds_of_engines
 from fathom.attach.step import Came, Effects, Found, TunerState
 from fathom.cluster.snapshot import SelectedObjects
@@ -21,6 +20,8 @@ from fathom.tuning.interface import TuningDecision
 
 _MOST_KINDS: Final = 16
 """Kinds of engines that the status lists."""
+_MOST_BREAK_EVENS: Final = 3
+"""Depths that the sentence names: the shallower ones lose more."""
 _Conditions = Mapping[ConditionType | AlarmKind, Finding]
 _NOT_TUNED: Final = Finding(
     ConditionStatus.FALSE,
@@ -34,7 +35,7 @@ def status_of(
 ) -> SpeculationTunerStatus:
     """The status to report; times of conditions are carried over from the one that is there."""
     pods, judged, decision = found.pods, found.judged, effects.decision
-    before, evens = _before(found.objects, state), _break_evens(decision, judged)
+    before, evens = _before(found.objects, state), _known_break_evens(decision, judged)
     attached, tuning = _attached(found, came), _tuning(came.tuning, decision, evens)
     readable = sum(each.counters is not None for each in pods)
     status = SpeculationTunerStatus(
@@ -175,7 +176,7 @@ def _engines(pods: Sequence[PodEvidence]) -> Iterator[EnginesStatus]:
         )
 
 
-def _break_evens(
+def _known_break_evens(
     decision: TuningDecision | None, judged: Sequence[PodEvidence]
 ) -> tuple[BreakEven, ...]:
     """None where depths may vary: then later positions are of fewer drafts, and of other ones."""
@@ -190,7 +191,7 @@ def _tuning(
 ) -> Finding:
     if not evens or decision is None or decision.measured is None:
         return finding
-    words = in_words(decision.measured.survival, evens)
+    words = break_evens_in_words(decision.measured.survival, evens)
     return Finding(finding.status, finding.reason, f"{words} {finding.message}")
 
 
@@ -201,3 +202,54 @@ def _depth(found: Found, came: Came, state: TunerState) -> DepthStatus:
         )
     depths = depths_of(found.judged)
     return DepthStatus(summary=str(depths[0]) if len(depths) == 1 else "")
+
+
+def break_evens(survival: Sequence[float]) -> tuple[BreakEven, ...]:
+    """What acceptance alone says of each shallower depth: the break-even of a decode step.
+
+    At depth k a step gives a request L(k) = 1 + S_1 + … + S_k tokens, S_i being the share of drafts
+    whose first i tokens are all accepted. A shallower depth gives fewer tokens, and a shorter step;
+    it gives more tokens per second where a step at it takes less than L(k) / L(K) of one at K. How
+    long such a step takes nobody knows who has not measured it, and of whole requests, with their
+    prompts and their waiting, this says nothing. The deepest comes first.
+
+    Args:
+        survival: of drafts by position, all of one depth; empty: not known.
+    """
+    return tuple(
+        BreakEven(
+            depth=depth,
+            keeps_percent=f"{100 * share:.0f}",
+            pays_if_shorter_by_percent=f"{100 * (1 - share):.0f}",
+        )
+        for depth, share in _shares(survival)
+    )
+
+
+def _shares(survival: Sequence[float]) -> Iterator[tuple[int, float]]:
+    whole = 1 + sum(survival)
+    for depth in range(len(survival) - 1, 0, -1):
+        yield depth, (1 + sum(survival[:depth])) / whole
+
+
+def break_evens_in_words(survival: Sequence[float], found: Sequence[BreakEven]) -> str:
+    """Sentences for the status; empty: nothing is known."""
+    if not survival:
+        return ""
+    whole, accepted = 1 + sum(survival), ", ".join(f"{each:.2f}" for each in survival)
+    begin = (
+        f"At depth {len(survival)} a request gets {whole:.2f} tokens per step (accepted by "
+        f"position: {accepted})."
+    )
+    keeps = [
+        f"depth {each.depth} keeps {each.keeps_percent} % of them, and pays if a step gets over "
+        f"{each.pays_if_shorter_by_percent} % shorter"
+        for each in found[:_MOST_BREAK_EVENS]
+    ]
+    if not keeps:
+        return begin
+    rest = "; ".join(keeps)
+    return (
+        f"{begin} Break-even of a decode step: {rest}. What that means for whole requests, and "
+        "what a deeper depth would bring, is not known."
+    )

@@ -1,7 +1,8 @@
 """The `fathom` command.
 
 Exit codes: 0, all is well; 1, what was asked for was found, and is not well (`status`, `bench`,
-`check --live`, `record`, `traffic`); 2, something was refused, and stderr says what and where.
+`check --live`, `record`, `traffic`, `attach --check`, `detach`); 2, something was refused, and
+stderr says what and where.
 """
 
 import importlib
@@ -49,6 +50,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "run": "fathom.runtime.main",
         "bench": "fathom.bench.command",
         "traffic": "fathom.cli.traffic",
+        "attach": "fathom.cli.attach",
         "local": "local_cluster.cli",
     }
 )

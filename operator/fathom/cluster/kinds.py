@@ -50,9 +50,7 @@ class ObjectKey:
 
 
 DEPLOYMENT: Final = Kind(group="apps", version="v1", kind="Deployment", plural="deployments")
-STATEFUL_SET: Final = Kind(
-    group="apps", version="v1", kind="StatefulSet", plural="statefulsets"
-)
+STATEFUL_SET: Final = Kind(group="apps", version="v1", kind="StatefulSet", plural="statefulsets")
 """`fathom attach` reads it; the operator has no business with it."""
 POD: Final = Kind(group="", version="v1", kind="Pod", plural="pods")
 SERVICE: Final = Kind(group="", version="v1", kind="Service", plural="services")

@@ -159,9 +159,7 @@ def capture_sizes(depths: Sequence[int], max_num_seqs: int, ceiling: int) -> tup
     )
 
 
-def startup_schedule(
-    depths: Sequence[int], max_batch: int, base: int = BASE_DEPTH
-) -> Schedule:
+def startup_schedule(depths: Sequence[int], max_batch: int, base: int = BASE_DEPTH) -> Schedule:
     """A schedule over batches 1 to `max_batch` that names each of these depths.
 
     vLLM captures CUDA graphs for the depths that this schedule names, and for no others. All but

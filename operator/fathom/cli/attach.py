@@ -1,0 +1,308 @@
+"""`fathom attach` and `fathom detach`: vLLM pods that somebody else started."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final, TypeVar
+
+import typer
+
+from fathom.adapters import kube_config
+from fathom.adapters.kube import Kube
+from fathom.adapters.pod_metrics import ForbiddenPageError, ProxiedPages
+from fathom.adapters.ports import KubePort, SystemClock
+from fathom.adapters.yaml_documents import to_yaml
+from fathom.api import names
+from fathom.api.tuner_status import Level
+from fathom.attach.host import (
+    HostError,
+    host_of,
+    host_of_pods,
+    kind_and_name,
+    labels_in,
+    selector_of,
+)
+from fathom.attach.patch import (
+    Attachment,
+    helm_values,
+    plugin_manifest,
+    tuner_manifest,
+    workload_patch,
+)
+from fathom.attach.startup import startup_of
+from fathom.cli.attach_report import (
+    AttachReport,
+    Found,
+    Reader,
+    lines_of,
+    pod_lines,
+    report_of,
+)
+from fathom.cli.documents import AsOutput, Output, written
+from fathom.cli.options import Context, Kubeconfig, Namespace, chosen_namespace, refuse, refusing
+from fathom.cluster.kinds import (
+    DEPLOYMENT,
+    LEADER_WORKER_SET,
+    LLM_INFERENCE_SERVICE,
+    POD,
+    STATEFUL_SET,
+    Kind,
+)
+from fathom.cluster.manifest import Manifest
+from fathom.cluster.observed_pods import ObservedPod
+from fathom.engine.plugin import plugin_bundle
+from fathom.manifests.template_parts import part
+from fathom_vllm.bundle import bundle_zip
+
+NOT_LIVE: Final = 1
+"""Exit code of `--check`: not every pod is Live."""
+_Result = TypeVar("_Result")
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class Printed(StrEnum):
+    """What can be printed."""
+
+    DEPLOYMENT = "deployment"
+    KUSTOMIZE = "kustomize"
+    HELM = "helm"
+    KSERVE = "kserve"
+    LWS = "lws"
+    PLUGIN = "plugin"
+    TUNER = "tuner"
+
+
+_FORM_OF: Final[Mapping[Kind, Printed]] = {
+    DEPLOYMENT: Printed.DEPLOYMENT,
+    STATEFUL_SET: Printed.DEPLOYMENT,
+    LEADER_WORKER_SET: Printed.LWS,
+    LLM_INFERENCE_SERVICE: Printed.KSERVE,
+}
+"""Each workload's own patch."""
+
+
+@app.command(no_args_is_help=True)
+def attach_command(
+    workload: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKLOAD",
+            help="deployment/NAME, statefulset/NAME, leaderworkerset/NAME or "
+            "llminferenceservice/NAME.",
+        ),
+    ] = "",
+    *,
+    selector: Annotated[
+        str, typer.Option("-l", "--selector", help="In place of WORKLOAD: labels of the pods.")
+    ] = "",
+    print_: Annotated[
+        Printed | None,
+        typer.Option("--print", help="Print this alone, as YAML, to be redirected."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="After the restart: a line for each pod.")
+    ] = False,
+    name: Annotated[
+        str, typer.Option(help="Of the SpeculationTuner; default: the workload's.")
+    ] = "",
+    container: Annotated[
+        str, typer.Option("-c", "--container", help="That runs vLLM, where its name is unusual.")
+    ] = "",
+    seconds: Annotated[
+        float, typer.Option(min=0, max=600, help="Between two looks at acceptance; 0: one look.")
+    ] = 10.0,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+    output: AsOutput = Output.TEXT,
+) -> None:
+    """Say what vLLM pods that somebody else started can have of Fathom, and print the patch.
+
+    It reads the workload, its pods and, through the API server, their /metrics: you need the right
+    to get pods/proxy. It changes nothing. What the arguments do not say is left as a placeholder
+    in the patch, and is said on stderr.
+
+    Exit codes: 0, read or printed; with --check, 1 unless every pod is Live; 2, refused.
+
+    Example: fathom attach deployment/qwen -n llm
+
+    Example: fathom attach deployment/qwen -n llm --print deployment
+    """
+    if bool(workload) == bool(selector):
+        refuse("Name a WORKLOAD, such as deployment/qwen, or pods by -l.")
+    if print_ is not None and (check or output is not Output.TEXT):
+        refuse("Give --print alone: it prints YAML, and neither checks nor reports.")
+    where = chosen_namespace(namespace, context=context, kubeconfig=kubeconfig)
+
+    async def run() -> tuple[Attachment, AttachReport | None]:
+        async with _reached(kubeconfig, context) as (kube, reader):
+            found = await find(kube, where, workload, selector, container)
+            attachment = _attachment(found, name)
+            if print_ is not None:
+                return attachment, None
+            between_s = None if check else seconds
+            return attachment, await report_of(attachment, found, reader, between_s)
+
+    attachment, report = _asked(run)
+    if report is None:
+        _print(attachment, print_ or Printed.TUNER)
+        return
+    if output is not Output.TEXT:
+        typer.echo(written(report, output))
+    else:
+        for line in pod_lines(report) if check else lines_of(report, _written(attachment)):
+            typer.echo(line)
+    if check and not (report.pods and all(each.level is Level.LIVE for each in report.pods)):
+        raise typer.Exit(NOT_LIVE)
+
+
+def _asked(run: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
+    """What comes of asking the cluster.
+
+    Raises:
+        typer.Exit: it cannot be asked, or has no such pods; stderr says so.
+    """
+    with refusing():
+        try:
+            return asyncio.run(run())
+        except HostError as error:
+            refuse(str(error))
+        except ForbiddenPageError as error:
+            refuse(f"The pods cannot be read: {error}.")
+
+
+async def find(
+    kube: KubePort, namespace: str, workload: str, selector: str, container: str
+) -> Found:
+    """Read a workload and its pods.
+
+    Raises:
+        HostError: there is none, or no patch can be made for it.
+        KubeError: it cannot be read.
+    """
+    if selector:
+        labels = labels_in(selector)
+        pods = await _pods(kube, namespace, labels)
+        if not pods:
+            raise HostError(f"No pod of namespace {namespace} has the labels {selector}.")
+        host = host_of_pods(namespace, labels, pods[0], container)
+        return Found(host=host, pods=_observed(pods))
+    kind, name = kind_and_name(workload)
+    manifest = await kube.get(kind, namespace, name)
+    if manifest is None:
+        raise HostError(f"There is no {kind.kind} {namespace}/{name}.")
+    host = host_of(kind, manifest, None, container)
+    pods = await _pods(kube, namespace, host.labels)
+    if pods:
+        host = host_of(kind, manifest, part(pods[0], "spec"), container)
+    return Found(host=host, pods=_observed(pods))
+
+
+async def _pods(kube: KubePort, namespace: str, labels: Mapping[str, str]) -> tuple[Manifest, ...]:
+    found = await kube.select(POD, namespace, selector_of(labels))
+    return tuple(each for each in found if not _ended(ObservedPod.model_validate(each)))
+
+
+def _ended(pod: ObservedPod) -> bool:
+    return pod.finished or pod.terminating
+
+
+def _observed(pods: Sequence[Manifest]) -> tuple[ObservedPod, ...]:
+    return tuple(map(ObservedPod.model_validate, pods))
+
+
+@asynccontextmanager
+async def _reached(kubeconfig: Path | None, context: str) -> AsyncIterator[tuple[KubePort, Reader]]:
+    configuration = await kube_config.load(kubeconfig, context)
+    async with kube_config.client(configuration, redirected=False) as api:
+        reader = Reader(pages=ProxiedPages(api), clock=SystemClock(), pause=asyncio.sleep)
+        yield Kube(api), reader
+
+
+def _attachment(found: Found, name: str) -> Attachment:
+    """What is to be added.
+
+    Raises:
+        HostError: the tuner has no name.
+    """
+    host = found.host
+    if not (name or host.name):
+        raise HostError("Name the SpeculationTuner by --name: pods by -l have no name in common.")
+    return Attachment(
+        host=host,
+        startup=startup_of(host.engine),
+        tuner=name or host.name,
+        plugin=names.plugin_config_map("fathom", plugin_bundle().content),
+    )
+
+
+def _written(attachment: Attachment) -> str:
+    """How to print what is to be applied."""
+    host = attachment.host
+    form = _FORM_OF.get(host.kind) if host.kind else Printed.HELM
+    helm = host.managed_by == "Helm" and form is Printed.DEPLOYMENT
+    other = f" (or {Printed.HELM}, for production-stack's chart)" if helm else ""
+    return (
+        f"--print {Printed.TUNER} now; for Live then --print {Printed.PLUGIN} and --print "
+        f"{form}{other}, and restart"
+    )
+
+
+def _print(attachment: Attachment, form: Printed) -> None:
+    """The object to stdout, and what is left to do to stderr, and above it."""
+    document = _document(attachment, form)
+    of_engine = form not in {Printed.PLUGIN, Printed.TUNER}
+    for line in _remarks(attachment, form):
+        typer.echo(f"# {line}")
+    typer.echo(to_yaml([document]).removeprefix("---\n"), nl=False)
+    for each in attachment.to_do if of_engine else ():
+        typer.echo(f"To do: {each}", err=True)
+
+
+def _document(attachment: Attachment, form: Printed) -> Manifest:
+    host = attachment.host
+    if form is Printed.PLUGIN:
+        return plugin_manifest(host.namespace, attachment.plugin, bundle_zip())
+    if form is Printed.TUNER:
+        return tuner_manifest(host, attachment.tuner)
+    if form is Printed.HELM:
+        return helm_values(attachment)
+    if host.kind is None:
+        refuse(f"--print {form} needs a WORKLOAD: of pods nobody knows what made them.")
+    if form is not Printed.KUSTOMIZE and form is not _FORM_OF[host.kind]:
+        refuse(f"--print {form} is not for {host}: give --print {_FORM_OF[host.kind]}.")
+    patch = workload_patch(attachment)
+    if form is not Printed.KUSTOMIZE:
+        return patch
+    target = {"group": host.kind.group, "version": host.kind.version, "kind": host.kind.kind}
+    text = to_yaml([patch]).removeprefix("---\n")
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "patches": [{"target": {**target, "name": host.name}, "patch": text}],
+    }
+
+
+def _remarks(attachment: Attachment, form: Printed) -> Iterator[str]:
+    host = attachment.host
+    if form is Printed.PLUGIN:
+        yield "Fathom's plugin. It belongs to the host: pods that mount it do not start without it."
+        return
+    if form is Printed.TUNER:
+        yield "It advises, and writes no depth. tuning: {mode: Auto} lets it act."
+        return
+    if form is Printed.HELM:
+        yield "Values of production-stack's chart vllm-stack, for one modelSpec. Add these entries"
+        yield "to your own, since Helm replaces lists; of two --speculative-config the last counts."
+    elif form is Printed.KUSTOMIZE:
+        yield "A component: name its directory in `components` of your kustomization.yaml."
+    else:
+        kind = "strategic" if form is Printed.DEPLOYMENT else "merge"
+        plural = host.kind.plural if host.kind else ""
+        yield f"kubectl -n {host.namespace} patch {plural} {host.name} --type {kind} --patch-file"
+        yield "with this file, or the same lines in what you apply. It restarts the pods."
+    yield f"It mounts ConfigMap {attachment.plugin}: apply --print plugin before it."
+    for each in attachment.to_do:
+        yield f"TO DO: {each}"
