@@ -34,13 +34,16 @@ def copied(document: Any) -> Any:
 
 
 def selected(body: Mapping[str, Any], namespace: str, selector: str) -> bool:
-    """Whether an object is in a namespace (empty: anywhere) and bears a label (empty: any)."""
+    """Whether an object is in a namespace (empty: anywhere) and bears these labels (empty: any)."""
     metadata = body["metadata"]
-    label, valued, value = selector.partition("=")
     labels = metadata.get("labels") or {}
-    return namespace in {"", metadata["namespace"]} and (
-        not label or (label in labels and (not valued or labels[label] == value))
-    )
+
+    def bears(part: str) -> bool:
+        label, valued, value = part.partition("=")
+        return label in labels and (not valued or labels[label] == value)
+
+    wanted = selector.split(",") if selector else ()
+    return namespace in {"", metadata["namespace"]} and all(map(bears, wanted))
 
 
 def _label(body: Mapping[str, Any]) -> bool:

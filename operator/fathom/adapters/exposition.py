@@ -173,7 +173,7 @@ class Layout:
                 finished_requests=sum(finished.values()),
                 failed_requests=sum(finished.get(reason, 0.0) for reason in FAILED),
             ),
-            has_plugin=LIVE in plugin,
+            has_plugin=LIVE in self._plugin,
             live_depth=live,
             depth_generation=int(plugin[GENERATION]),
             schedule_hash=int(plugin[SCHEDULE]),

@@ -1,8 +1,8 @@
 """`fathom attach` and `fathom detach`: vLLM pods that somebody else started."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
@@ -59,6 +59,7 @@ from fathom_vllm.bundle import bundle_zip
 NOT_LIVE: Final = 1
 """Exit code of `--check`: not every pod is Live."""
 _Result = TypeVar("_Result")
+_Reported = tuple[Attachment, AttachReport]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -134,21 +135,22 @@ def attach_command(
         refuse("Name a WORKLOAD, such as deployment/qwen, or pods by -l.")
     if print_ is not None and (check or output is not Output.TEXT):
         refuse("Give --print alone: it prints YAML, and neither checks nor reports.")
-    where = chosen_namespace(namespace, context=context, kubeconfig=kubeconfig)
-
-    async def run() -> tuple[Attachment, AttachReport | None]:
-        async with _reached(kubeconfig, context) as (kube, reader):
-            found = await find(kube, where, workload, selector, container)
-            attachment = _attachment(found, name)
-            if print_ is not None:
-                return attachment, None
-            between_s = None if check else seconds
-            return attachment, await report_of(attachment, found, reader, between_s)
-
-    attachment, report = _asked(run)
-    if report is None:
-        _print(attachment, print_ or Printed.TUNER)
+    wanted = _Wanted(
+        workload=workload,
+        selector=selector,
+        container=container,
+        tuner=name,
+        namespace=chosen_namespace(namespace, context=context, kubeconfig=kubeconfig),
+    )
+    if print_ is not None:
+        print_object(_asked(wanted, _itself, context=context, kubeconfig=kubeconfig), print_)
         return
+    between_s = None if check else seconds
+
+    async def look(attachment: Attachment, found: Found, reader: Reader) -> _Reported:
+        return attachment, await report_of(attachment, found, reader, between_s)
+
+    attachment, report = _asked(wanted, look, context=context, kubeconfig=kubeconfig)
     if output is not Output.TEXT:
         typer.echo(written(report, output))
     else:
@@ -158,12 +160,47 @@ def attach_command(
         raise typer.Exit(NOT_LIVE)
 
 
-def _asked(run: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """Which pods are meant, and how their tuner is to be called."""
+
+    workload: str
+    selector: str
+    container: str
+    tuner: str
+    namespace: str
+
+
+async def _itself(attachment: Attachment, _found: Found, _reader: Reader) -> Attachment:
+    return attachment
+
+
+def _asked(
+    wanted: _Wanted,
+    act: Callable[[Attachment, Found, Reader], Awaitable[_Result]],
+    *,
+    context: str,
+    kubeconfig: Path | None,
+) -> _Result:
     """What comes of asking the cluster.
 
     Raises:
         typer.Exit: it cannot be asked, or has no such pods; stderr says so.
     """
+
+    async def run() -> _Result:
+        configuration = await kube_config.load(kubeconfig, context)
+        async with kube_config.client(configuration, redirected=False) as api:
+            reader = Reader(pages=ProxiedPages(api), clock=SystemClock(), pause=asyncio.sleep)
+            found = await find(
+                Kube(api),
+                wanted.namespace,
+                wanted.workload,
+                selector=wanted.selector,
+                container=wanted.container,
+            )
+            return await act(_attachment(found, wanted.tuner), found, reader)
+
     with refusing():
         try:
             return asyncio.run(run())
@@ -174,7 +211,7 @@ def _asked(run: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
 
 
 async def find(
-    kube: KubePort, namespace: str, workload: str, selector: str, container: str
+    kube: KubePort, namespace: str, workload: str, *, selector: str = "", container: str = ""
 ) -> Found:
     """Read a workload and its pods.
 
@@ -213,14 +250,6 @@ def _observed(pods: Sequence[Manifest]) -> tuple[ObservedPod, ...]:
     return tuple(map(ObservedPod.model_validate, pods))
 
 
-@asynccontextmanager
-async def _reached(kubeconfig: Path | None, context: str) -> AsyncIterator[tuple[KubePort, Reader]]:
-    configuration = await kube_config.load(kubeconfig, context)
-    async with kube_config.client(configuration, redirected=False) as api:
-        reader = Reader(pages=ProxiedPages(api), clock=SystemClock(), pause=asyncio.sleep)
-        yield Kube(api), reader
-
-
 def _attachment(found: Found, name: str) -> Attachment:
     """What is to be added.
 
@@ -250,7 +279,7 @@ def _written(attachment: Attachment) -> str:
     )
 
 
-def _print(attachment: Attachment, form: Printed) -> None:
+def print_object(attachment: Attachment, form: Printed) -> None:
     """The object to stdout, and what is left to do to stderr, and above it."""
     document = _document(attachment, form)
     of_engine = form not in {Printed.PLUGIN, Printed.TUNER}

@@ -57,6 +57,9 @@ def test_engines_of_one_pod_are_summed() -> None:
 
 def test_an_engine_without_the_plugin_has_no_live_depth() -> None:
     counters = parse(FakeEngine(plugin=False).page(), pod="p", at_s=0)
+
+    assert not counters.has_plugin
+    assert parse(FakeEngine(live=False).page(), pod="p", at_s=0).has_plugin
     assert not counters.live_depth
     assert counters.depth_generation == 0
     assert not counters.cells

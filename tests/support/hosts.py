@@ -1,0 +1,141 @@
+"""Workloads as other platforms have them, cut to what says how vLLM starts."""
+
+import copy
+import json
+from collections.abc import Mapping
+from typing import Any
+
+DRAFT = {"method": "eagle3", "model": "draft", "num_speculative_tokens": 3}
+CONFIG = json.dumps(DRAFT)
+IMAGE = "vllm/vllm-openai:v0.32.0"
+
+
+def deployment(*, name: str = "vllm-openai", **container: Any) -> dict[str, Any]:
+    """One container; its fields are given."""
+    return workload("apps/v1", "Deployment", pod_of({"name": name, "image": IMAGE, **container}))
+
+
+def workload(api_version: str, kind: str, template: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "qwen", "namespace": "llm"},
+        "spec": {"selector": {"matchLabels": {"app": "qwen"}}, "template": template},
+    }
+
+
+def pod_of(*containers: Mapping[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"labels": {"app": "qwen"}}, "spec": {"containers": [*containers]}}
+
+
+ARGS = deployment(
+    args=["--model", "m", "--speculative-config", CONFIG, "--max-num-seqs", "1024"],
+    env=[{"name": "HF_HOME", "value": "/cache"}],
+    volumeMounts=[{"name": "cache", "mountPath": "/cache"}],
+)
+# AIBrix's quickstart names all of it in `command`.
+COMMAND = deployment(
+    command=[
+        *("python3", "-m", "vllm.entrypoints.openai.api_server", "--host", "0.0.0.0"),
+        *("--max_num_seqs=256", f"--speculative_config={CONFIG}", "--port", "8200"),
+    ],
+    env=[{"name": "PYTHONPATH", "value": "/app"}, {"name": "VLLM_PLUGINS", "value": "theirs"}],
+)
+BASH = f"""\
+ulimit -n 65536
+exec vllm serve m \\
+  --speculative-config '{CONFIG}' \\
+  --max-num-seqs "$SEQS"
+"""
+SCRIPT = deployment(
+    command=["bash", "-c"],
+    args=[BASH],
+    env=[{"name": "SEQS", "value": "256"}],
+)
+VARIABLE = deployment(
+    args=["m", "--speculative-config=$(SPEC)", "--max-num-seqs=256"],
+    env=[{"name": "SPEC", "value": CONFIG}],
+)
+KEYS = deployment(
+    args=[
+        *("m", "-sc.method", "eagle3", "-sc.model", "draft", "-sc.num_speculative_tokens", "3"),
+        "--max-num-seqs=256",
+    ]
+)
+STATEFUL_SET = {**copy.deepcopy(ARGS), "kind": "StatefulSet"}
+# production-stack renders each modelSpec so, and its arguments into `command`.
+PRODUCTION_STACK = {
+    **workload(
+        "apps/v1",
+        "Deployment",
+        pod_of(
+            {
+                "name": "vllm",
+                "image": IMAGE,
+                "command": [
+                    *("vllm", "serve", "m", "--host", "0.0.0.0", "--port", "8000"),
+                    *("--max-num-seqs", "256", "--speculative-config", CONFIG),
+                ],
+                "env": [{"name": "PROMETHEUS_MULTIPROC_DIR", "value": "/tmp"}],
+            },
+            {"name": "sidecar", "image": "lmcache/sidecar"},
+        ),
+    ),
+    "metadata": {
+        "name": "rel-qwen-deployment-vllm",
+        "namespace": "llm",
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+    },
+}
+PRODUCTION_STACK["spec"]["selector"] = {"matchLabels": {"model": "qwen"}}
+LWS: dict[str, Any] = {
+    "apiVersion": "leaderworkerset.x-k8s.io/v1",
+    "kind": "LeaderWorkerSet",
+    "metadata": {"name": "qwen", "namespace": "llm"},
+    "spec": {
+        "leaderWorkerTemplate": {
+            "size": 2,
+            "leaderTemplate": pod_of(
+                {
+                    "name": "vllm",
+                    "image": IMAGE,
+                    "command": ["vllm", "serve", "m"],
+                    "args": ["--speculative-config", CONFIG, "--max-num-seqs=256"],
+                }
+            ),
+            "workerTemplate": pod_of(
+                {
+                    "name": "vllm",
+                    "image": IMAGE,
+                    "command": ["vllm", "serve", "m", "--headless"],
+                    "args": ["--speculative-config", CONFIG, "--max-num-seqs=256"],
+                    "env": [{"name": "NCCL_DEBUG", "value": "INFO"}],
+                }
+            ),
+        }
+    },
+}
+# KServe's own script, as its LLMInferenceServiceConfig has it.
+KSERVE_SCRIPT = 'eval "vllm serve /mnt/models ${VLLM_ADDITIONAL_ARGS} $@"'
+KSERVE: dict[str, Any] = {
+    "apiVersion": "serving.kserve.io/v1alpha1",
+    "kind": "LLMInferenceService",
+    "metadata": {"name": "qwen", "namespace": "llm"},
+    "spec": {
+        "model": {"uri": "hf://m"},
+        "template": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": IMAGE,
+                    "env": [
+                        {
+                            "name": "VLLM_ADDITIONAL_ARGS",
+                            "value": f"--max-num-seqs 256 --speculative-config '{CONFIG}'",
+                        }
+                    ],
+                }
+            ]
+        },
+    },
+}
