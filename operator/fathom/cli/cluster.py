@@ -110,8 +110,8 @@ async def read_resource(kube: KubePort, key: ObjectKey) -> LiveResource | None:
     """
     resource, depth, tuning = await asyncio.gather(
         kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name),
-        _data(kube, key.namespace, names.depth_config_map(key.name)),
-        _data(kube, key.namespace, names.tuning_config_map(key.name)),
+        config_map_data(kube, key.namespace, names.depth_config_map(key.name)),
+        config_map_data(kube, key.namespace, names.tuning_config_map(key.name)),
     )
     if resource is None:
         return None
@@ -141,7 +141,7 @@ async def read_bench(kube: KubePort, key: ObjectKey) -> DepthBench | None:
     Raises:
         KubeError: it cannot be read.
     """
-    found = await _data(kube, key.namespace, names.bench(key.name))
+    found = await config_map_data(kube, key.namespace, names.bench(key.name))
     return DepthBench.from_json(found.get(RESULT_KEY, ""))
 
 
@@ -161,7 +161,11 @@ def _reported(resource: Manifest) -> Reported:
     return Reported(Meta.model_validate(resource["metadata"]), status, unreadable)
 
 
-async def _data(kube: KubePort, namespace: str, name: str) -> Mapping[str, str]:
-    """A ConfigMap's data; empty if there is none."""
+async def config_map_data(kube: KubePort, namespace: str, name: str) -> Mapping[str, str]:
+    """A ConfigMap's data; empty if there is none.
+
+    Raises:
+        KubeError: it cannot be read.
+    """
     found = await kube.get(CONFIG_MAP, namespace, name)
     return ObservedConfigMap.model_validate(found).data if found is not None else {}

@@ -51,6 +51,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "bench": "fathom.bench.command",
         "traffic": "fathom.cli.traffic",
         "attach": "fathom.cli.attach",
+        "detach": "fathom.cli.detach",
         "local": "local_cluster.cli",
     }
 )

@@ -24,10 +24,11 @@ from fathom.adapters import kube_config
 from fathom.adapters.kube_config import NoClusterError
 from fathom.adapters.ports import KubeError, KubePort
 from fathom.api import names
-from fathom.cli.cluster import LiveResource, connected, read_all
+from fathom.cli.cluster import LiveResource, connected
 from fathom.cli.documents import Output
 from fathom.cli.resources import REFUSED
-from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.cluster.kinds import SPECULATION_TUNER, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.cluster.manifest import place_of
 from fathom.resource import SpeculativeDeployment
 
 _KINDS: Final = frozenset({names.PLURAL, names.SINGULAR, *names.SHORT_NAMES})
@@ -58,22 +59,31 @@ def names_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
         ctx: of the command that is typed, with the options before the name.
         incomplete: what stands there of the name.
     """
+    return _beginning(ctx, incomplete, SPECULATIVE_DEPLOYMENT)
+
+
+def tuners_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The same of SpeculationTuners."""
+    return _beginning(ctx, incomplete, SPECULATION_TUNER)
+
+
+def _beginning(ctx: typer.Context, incomplete: str, kind: Kind) -> list[str]:
     chosen = ctx.params
     kubeconfig = Path(chosen["kubeconfig"]) if chosen.get("kubeconfig") else None
     namespace, context = (str(chosen.get(each) or "") for each in ("namespace", "context"))
     try:
         # The client prints what it does not find.
         with redirect_stderr(StringIO()):
-            found = asyncio.run(_names(namespace, kubeconfig, context))
+            found = asyncio.run(_names(kind, namespace, kubeconfig, context))
     except (NoClusterError, KubeError, TimeoutError, OSError):
         return []
     return [name for name in found if name.startswith(incomplete)]
 
 
-async def _names(namespace: str, kubeconfig: Path | None, context: str) -> list[str]:
+async def _names(kind: Kind, namespace: str, kubeconfig: Path | None, context: str) -> list[str]:
     async with asyncio.timeout(TIMEOUT_S), connected(kubeconfig, context) as kube:
         where = namespace or kube_config.namespace(kubeconfig, context)
-        return [each.key.name for each in await read_all(kube, where)]
+        return sorted(place_of(each)[1] for each in await kube.select(kind, where, ""))
 
 
 def bare_name(name: str | None) -> str:

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from aiohttp import web
@@ -131,11 +132,22 @@ def _told(settings: SimulatedSettings) -> Mapping[str, str]:
         "device": "cpu",
         "graph_mode": "NONE",
         "depths": ",".join(map(str, sorted(depths))),
+        "schedule": _ranges(settings.table or ()),
         "method": settings.method,
         "max_num_seqs": str(settings.max_batch),
         "asynchronous": "false",
         "tensor_parallel": settings.tensor_parallel,
     }
+
+
+def _ranges(table: Sequence[int]) -> str:
+    """A startup table, by batch from 0, as the plugin tells it."""
+    found, first = list[str](), 1
+    for depth, batches in groupby(table[1:]):
+        last = first + len([*batches]) - 1
+        found.append(f"{first}-{last}:{depth}")
+        first = last + 1
+    return ",".join(found)
 
 
 class Server:
