@@ -61,6 +61,14 @@ HOST: Final[Object] = {
 }
 
 
+TUNER: Final[Object] = {
+    "apiVersion": names.API_VERSION,
+    "kind": names.TUNER_KIND,
+    "metadata": {"name": "qwen"},
+    "spec": {"selector": {"matchLabels": {"app": "qwen"}}},
+}
+
+
 class Tuner:
     """One SpeculationTuner, as its user has it."""
 
@@ -208,15 +216,13 @@ async def test_what_cannot_be_is_refused_and_nothing_is_written(
     namespace: TestNamespace, tuner: Tuner, operator: Operator
 ) -> None:
     """By the server where it knows CEL, and else by the operator."""
-    empty = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.TUNER_KIND,
-        "metadata": {"name": "all"},
-        "spec": {"selector": {}},
-    }
+    empty = {**TUNER, "metadata": {"name": "all"}, "spec": {"selector": {}}}
     if namespace.release >= CEL_SINCE:
         with pytest.raises(ApiException, match="an empty selector"):
             await tuner.apply(empty)
+        await tuner.apply(TUNER)
+        with pytest.raises(ApiException, match="a selector cannot be changed"):
+            await tuner.edit({"selector": {"matchLabels": {"app": "other"}}})
     else:
         await tuner.apply(empty)
         status = await tuner.attached("InvalidSpec", "all")

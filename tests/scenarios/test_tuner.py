@@ -40,7 +40,7 @@ async def test_of_a_stock_engine_acceptance_and_break_evens_are_known_and_no_dep
     status, reason, message = attached(harness)
     assert (harness.status["level"], status, reason) == ("Metrics", "False", "PluginMissing")
     assert "2 pods (Metrics):" in message
-    assert "docs/attach.md" in message
+    assert "`fathom attach` prints the patch" in message
     evens = {each["depth"]: each for each in harness.status["breakEven"]}
     assert [*evens] == [2, 1]
     # 1 + 0.7 + 0.49 + 0.343 = 2.533 tokens per step at depth 3, 2.19 of them at depth 2.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from fathom.bench.command import BenchReport
+from fathom.cli.attach_report import AttachReport
 from fathom.cli.check_report import CheckList
 from fathom.cli.documents import Document
 from fathom.cli.explanation_document import ExplanationReport
@@ -16,6 +17,7 @@ from fathom.cli.traffic import TrafficReport
 from fathom.cli.version import VersionReport
 
 DOCUMENTS: Final[tuple[type[Document], ...]] = (
+    AttachReport,
     BenchReport,
     CheckList,
     ExplanationReport,

@@ -2,8 +2,9 @@
 
 import shlex
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from pydantic import JsonValue
@@ -11,7 +12,13 @@ from pydantic import JsonValue
 from fathom.api import names
 from fathom.attach.host import ADDITIONAL, Engine, Form, Host, can_append
 from fathom.attach.startup import DRAFTING, PLACEHOLDER, SCHEDULER, Startup
-from fathom.cluster.kinds import LEADER_WORKER_SET, LLM_INFERENCE_SERVICE
+from fathom.cluster.kinds import (
+    DEPLOYMENT,
+    LEADER_WORKER_SET,
+    LLM_INFERENCE_SERVICE,
+    STATEFUL_SET,
+    Kind,
+)
 from fathom.cluster.manifest import Manifest
 from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.flags import HTTP_PORT
@@ -25,6 +32,27 @@ PLUGIN_FILE: Final = "fathom.zip"
 PLUGIN_PATH: Final = f"{PLUGIN_DIRECTORY}/{PLUGIN_FILE}"
 _PATH, _PLUGINS = "PYTHONPATH", "VLLM_PLUGINS"
 _Object = dict[str, JsonValue]
+
+
+class Printed(StrEnum):
+    """What can be printed."""
+
+    DEPLOYMENT = "deployment"
+    KUSTOMIZE = "kustomize"
+    HELM = "helm"
+    KSERVE = "kserve"
+    LWS = "lws"
+    PLUGIN = "plugin"
+    TUNER = "tuner"
+
+
+FORM_OF: Final[Mapping[Kind, Printed]] = {
+    DEPLOYMENT: Printed.DEPLOYMENT,
+    STATEFUL_SET: Printed.DEPLOYMENT,
+    LEADER_WORKER_SET: Printed.LWS,
+    LLM_INFERENCE_SERVICE: Printed.KSERVE,
+}
+"""Each workload's own patch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,3 +254,56 @@ def plugin_manifest(namespace: str, name: str, packed: bytes) -> Manifest:
         "immutable": True,
         "binaryData": {PLUGIN_FILE: b64encode(packed).decode()},
     }
+
+
+def kustomize_component(host: Host, patch: str) -> Manifest:
+    """A component with the patch of a workload, as text.
+
+    Raises:
+        ValueError: the workload is not known.
+    """
+    if host.kind is None:
+        raise ValueError("only pods are known")
+    kind = host.kind
+    target = {"group": kind.group, "version": kind.version, "kind": kind.kind, "name": host.name}
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "patches": [{"target": {**target}, "patch": patch}],
+    }
+
+
+def why_not(host: Host, form: Printed) -> str:
+    """Why there is no such patch for a host; empty: there is one."""
+    if host.kind is None:
+        return f"--print {form} needs a WORKLOAD: of pods alone nobody knows what made them."
+    own = FORM_OF[host.kind]
+    return (
+        ""
+        if form in {own, Printed.KUSTOMIZE}
+        else (f"--print {form} is not for {host}: give --print {own}.")
+    )
+
+
+def remarks(attachment: Attachment, form: Printed) -> Iterator[str]:
+    """Comments above what is printed."""
+    host = attachment.host
+    if form is Printed.PLUGIN:
+        yield "Fathom's plugin. It belongs to the host: pods that mount it do not start without it."
+        return
+    if form is Printed.TUNER:
+        yield "It advises, and writes no depth. tuning: {mode: Auto} lets it act."
+        return
+    if form is Printed.HELM:
+        yield "Values of production-stack's chart vllm-stack, for one modelSpec. Add these entries"
+        yield "to your own, since Helm replaces lists; of two --speculative-config the last counts."
+    elif form is Printed.KUSTOMIZE:
+        yield "A component: name its directory in `components` of your kustomization.yaml."
+    else:
+        kind = "strategic" if form is Printed.DEPLOYMENT else "merge"
+        plural = host.kind.plural if host.kind else ""
+        yield f"kubectl -n {host.namespace} patch {plural} {host.name} --type {kind} --patch-file"
+        yield "with this file, or the same lines in what you apply. It restarts the pods."
+    yield f"It mounts ConfigMap {attachment.plugin}: apply --print plugin before it."
+    for each in attachment.to_do:
+        yield f"TO DO: {each}"

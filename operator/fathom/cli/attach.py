@@ -1,9 +1,8 @@
 """`fathom attach` and `fathom detach`: vLLM pods that somebody else started."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -25,10 +24,15 @@ from fathom.attach.host import (
     selector_of,
 )
 from fathom.attach.patch import (
+    FORM_OF,
     Attachment,
+    Printed,
     helm_values,
+    kustomize_component,
     plugin_manifest,
+    remarks,
     tuner_manifest,
+    why_not,
     workload_patch,
 )
 from fathom.attach.startup import startup_of
@@ -41,14 +45,17 @@ from fathom.cli.attach_report import (
     report_of,
 )
 from fathom.cli.documents import AsOutput, Output, written
-from fathom.cli.options import Context, Kubeconfig, Namespace, chosen_namespace, refuse, refusing
+from fathom.cli.options import (
+    Context,
+    Kubeconfig,
+    Namespace,
+    chosen_namespace,
+    objects_beginning,
+    refuse,
+    refusing,
+)
 from fathom.cluster.kinds import (
-    DEPLOYMENT,
-    LEADER_WORKER_SET,
-    LLM_INFERENCE_SERVICE,
     POD,
-    STATEFUL_SET,
-    Kind,
 )
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed_pods import ObservedPod
@@ -63,25 +70,17 @@ _Reported = tuple[Attachment, AttachReport]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-class Printed(StrEnum):
-    """What can be printed."""
-
-    DEPLOYMENT = "deployment"
-    KUSTOMIZE = "kustomize"
-    HELM = "helm"
-    KSERVE = "kserve"
-    LWS = "lws"
-    PLUGIN = "plugin"
-    TUNER = "tuner"
-
-
-_FORM_OF: Final[Mapping[Kind, Printed]] = {
-    DEPLOYMENT: Printed.DEPLOYMENT,
-    STATEFUL_SET: Printed.DEPLOYMENT,
-    LEADER_WORKER_SET: Printed.LWS,
-    LLM_INFERENCE_SERVICE: Printed.KSERVE,
-}
-"""Each workload's own patch."""
+def workloads_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Workloads whose kind and name begin so, or kinds alone."""
+    word, slash, begun = incomplete.partition("/")
+    if not slash:
+        found = (f"{kind.kind.lower()}/" for kind in FORM_OF)
+        return [each for each in found if each.startswith(incomplete)]
+    try:
+        kind, _ = kind_and_name(f"{word}/any")
+    except HostError:
+        return []
+    return [f"{word}/{name}" for name in objects_beginning(ctx, begun, kind)]
 
 
 @app.command(no_args_is_help=True)
@@ -90,6 +89,7 @@ def attach_command(
         str,
         typer.Argument(
             metavar="WORKLOAD",
+            autocompletion=workloads_beginning,
             help="deployment/NAME, statefulset/NAME, leaderworkerset/NAME or "
             "llminferenceservice/NAME.",
         ),
@@ -270,7 +270,7 @@ def _attachment(found: Found, name: str) -> Attachment:
 def _written(attachment: Attachment) -> str:
     """How to print what is to be applied."""
     host = attachment.host
-    form = _FORM_OF.get(host.kind) if host.kind else Printed.HELM
+    form = FORM_OF.get(host.kind) if host.kind else Printed.HELM
     helm = host.managed_by == "Helm" and form is Printed.DEPLOYMENT
     other = f" (or {Printed.HELM}, for production-stack's chart)" if helm else ""
     return (
@@ -283,7 +283,7 @@ def print_object(attachment: Attachment, form: Printed) -> None:
     """The object to stdout, and what is left to do to stderr, and above it."""
     document = _document(attachment, form)
     of_engine = form not in {Printed.PLUGIN, Printed.TUNER}
-    for line in _remarks(attachment, form):
+    for line in remarks(attachment, form):
         typer.echo(f"# {line}")
     typer.echo(to_yaml([document]).removeprefix("---\n"), nl=False)
     for each in attachment.to_do if of_engine else ():
@@ -298,40 +298,9 @@ def _document(attachment: Attachment, form: Printed) -> Manifest:
         return tuner_manifest(host, attachment.tuner)
     if form is Printed.HELM:
         return helm_values(attachment)
-    if host.kind is None:
-        refuse(f"--print {form} needs a WORKLOAD: of pods nobody knows what made them.")
-    if form is not Printed.KUSTOMIZE and form is not _FORM_OF[host.kind]:
-        refuse(f"--print {form} is not for {host}: give --print {_FORM_OF[host.kind]}.")
+    if why := why_not(host, form):
+        refuse(why)
     patch = workload_patch(attachment)
     if form is not Printed.KUSTOMIZE:
         return patch
-    target = {"group": host.kind.group, "version": host.kind.version, "kind": host.kind.kind}
-    text = to_yaml([patch]).removeprefix("---\n")
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
-        "kind": "Component",
-        "patches": [{"target": {**target, "name": host.name}, "patch": text}],
-    }
-
-
-def _remarks(attachment: Attachment, form: Printed) -> Iterator[str]:
-    host = attachment.host
-    if form is Printed.PLUGIN:
-        yield "Fathom's plugin. It belongs to the host: pods that mount it do not start without it."
-        return
-    if form is Printed.TUNER:
-        yield "It advises, and writes no depth. tuning: {mode: Auto} lets it act."
-        return
-    if form is Printed.HELM:
-        yield "Values of production-stack's chart vllm-stack, for one modelSpec. Add these entries"
-        yield "to your own, since Helm replaces lists; of two --speculative-config the last counts."
-    elif form is Printed.KUSTOMIZE:
-        yield "A component: name its directory in `components` of your kustomization.yaml."
-    else:
-        kind = "strategic" if form is Printed.DEPLOYMENT else "merge"
-        plural = host.kind.plural if host.kind else ""
-        yield f"kubectl -n {host.namespace} patch {plural} {host.name} --type {kind} --patch-file"
-        yield "with this file, or the same lines in what you apply. It restarts the pods."
-    yield f"It mounts ConfigMap {attachment.plugin}: apply --print plugin before it."
-    for each in attachment.to_do:
-        yield f"TO DO: {each}"
+    return kustomize_component(host, to_yaml([patch]).removeprefix("---\n"))

@@ -59,15 +59,16 @@ def names_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
         ctx: of the command that is typed, with the options before the name.
         incomplete: what stands there of the name.
     """
-    return _beginning(ctx, incomplete, SPECULATIVE_DEPLOYMENT)
+    return objects_beginning(ctx, incomplete, SPECULATIVE_DEPLOYMENT)
 
 
 def tuners_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
     """The same of SpeculationTuners."""
-    return _beginning(ctx, incomplete, SPECULATION_TUNER)
+    return objects_beginning(ctx, incomplete, SPECULATION_TUNER)
 
 
-def _beginning(ctx: typer.Context, incomplete: str, kind: Kind) -> list[str]:
+def objects_beginning(ctx: typer.Context, incomplete: str, kind: Kind) -> list[str]:
+    """The same of any kind."""
     chosen = ctx.params
     kubeconfig = Path(chosen["kubeconfig"]) if chosen.get("kubeconfig") else None
     namespace, context = (str(chosen.get(each) or "") for each in ("namespace", "context"))

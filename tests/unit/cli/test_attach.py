@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner
 
@@ -13,9 +14,9 @@ from fathom.adapters.pod_metrics import ForbiddenPageError
 from fathom.adapters.ports import PodEndpoint
 from fathom.api.tuner_status import Level
 from fathom.attach.host import Host, HostError, host_of, kind_and_name
-from fathom.attach.patch import Attachment
+from fathom.attach.patch import Attachment, Printed
 from fathom.attach.startup import startup_of
-from fathom.cli.attach import Printed, find, print_object
+from fathom.cli.attach import find, print_object
 from fathom.cli.attach_report import AttachReport, Reader, lines_of, pod_lines, report_of
 from fathom.cli.main import app
 from fathom.cluster.kinds import DEPLOYMENT, LLM_INFERENCE_SERVICE, POD
@@ -262,6 +263,19 @@ def test_kustomize_gets_a_component(capsys: pytest.CaptureFixture[str]) -> None:
     (patch,) = component["patches"]
     assert patch["target"]["name"] == "qwen"
     assert yaml.safe_load(patch["patch"])["kind"] == "Deployment"
+
+
+def test_a_patch_of_another_kind_is_refused_with_the_right_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    host = host_in(hosts.ARGS)
+    attachment = Attachment(host=host, startup=startup_of(host.engine), tuner="qwen", plugin="p")
+    with pytest.raises(typer.Exit):
+        print_object(attachment, Printed.KSERVE)
+
+    assert capsys.readouterr().err == (
+        "--print kserve is not for Deployment qwen: give --print deployment.\n"
+    )
 
 
 def host_in(manifest: Mapping[str, Any]) -> Host:

@@ -58,6 +58,10 @@ def test_commands_are_told_without_importing_them() -> None:
     assert imported == "fathom.cli.resources fathom.cli.main"
 
 
+def test_a_workload_begins_with_its_kind() -> None:
+    assert completed("attach", "st") == ["statefulset/", ":4"]
+
+
 def test_options_are_completed_too() -> None:
     assert completed("status", "--na") == ["--namespace", ":4"]
 
