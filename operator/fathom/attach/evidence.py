@@ -215,7 +215,7 @@ def _graphs_that_do_not_fit(report: EngineReport) -> Iterator[Missing]:
         depth, batches = next(iter(strays.items()))
         yield Missing(
             Reason.GRAPHS_DO_NOT_FIT,
-            f"at depth {depth} drafts of batch {batches[0]} would replay the CUDA graph of more "
+            f"at depth {depth}, drafts of batch {batches[0]} would replay the CUDA graph of more "
             "requests, in which single steps took seconds on an H100: give the engine "
             "--cudagraph-capture-sizes that suit its depths. "
             f"{PATCH}.",

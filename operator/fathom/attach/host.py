@@ -1,4 +1,4 @@
-"""What somebody else's workload says of the vLLM that it runs, to make a patch for it. Pure.
+"""What a host's workload says of the vLLM that it runs, to make a patch for it. Pure.
 
 Its arguments come as a list, as a script, or in a variable; what cannot be read is not guessed.
 Nothing that the operator does goes by them: it goes by the engine's own report
@@ -62,7 +62,7 @@ class Form(StrEnum):
     LIST = "list"
     SCRIPT = "script"
     VARIABLE = ADDITIONAL
-    """Of a script that lets the shell read them in that variable."""
+    """A script lets the shell read them in that variable."""
 
 
 def kind_and_name(workload: str) -> tuple[Kind, str]:
@@ -124,7 +124,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A workload of somebody else's, or pods whose workload nobody named."""
+    """A workload that Fathom did not make, or pods whose workload is not known."""
 
     kind: Kind | None
     """None: only pods are known."""
@@ -134,7 +134,7 @@ class Host:
     labels: Mapping[str, str]
     """That select its pods which serve."""
     managed_by: str
-    """Helm, Argo CD or Flux; empty: nobody that it names."""
+    """Helm, Argo CD or Flux; empty: it names none."""
     engine: Engine
     """In the pods that serve."""
     worker: Engine | None = None
@@ -219,7 +219,7 @@ def host_of(kind: Kind, manifest: Manifest, pod: Part | None, container: str = "
 
 
 def host_of_pods(namespace: str, labels: Mapping[str, str], pod: Manifest, container: str) -> Host:
-    """Read a pod whose workload nobody named.
+    """Read a pod whose workload is not known.
 
     Raises:
         HostError: no container can be found that runs vLLM.
@@ -292,7 +292,7 @@ def _words(container: Part, script: str = "") -> tuple[str, ...]:
         found = [by_kubelet(each) for each in given]
     else:
         found = [*_by_shell(by_kubelet(script), values), *given[given.index(script) + 1 :]]
-    # Where no script is known that reads it, somebody else puts one into the pod.
+    # Where no script reads it here, a controller puts one into the pod.
     if ADDITIONAL in values:
         found += _by_shell(by_kubelet(values[ADDITIONAL]), values)
     return tuple(found)
@@ -306,7 +306,7 @@ def _by_shell(script: str, values: Mapping[str, str]) -> Iterator[str]:
         return
     for word in words:
         text = _BY_SHELL.sub(lambda found: values.get(found[1] or found[2], found[0]), word)
-        # A variable that stands alone may hold several words.
+        # A variable alone may hold several words.
         yield from text.split() if _BY_SHELL.fullmatch(word) and " --" in text else (text,)
 
 

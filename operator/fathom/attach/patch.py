@@ -276,7 +276,7 @@ def kustomize_component(host: Host, patch: str) -> Manifest:
 def why_not(host: Host, form: Printed) -> str:
     """Why there is no such patch for a host; empty: there is one."""
     if host.kind is None:
-        return f"--print {form} needs a WORKLOAD: of pods alone nobody knows what made them."
+        return f"--print {form} needs a WORKLOAD: what made these pods is not known."
     own = FORM_OF[host.kind]
     return (
         ""

@@ -76,7 +76,7 @@ def drafting_of(arguments: EngineArguments) -> Drafting | str:
     """What it drafts by its arguments; or why they do not say, as a sentence's second half."""
     config = arguments.object(DRAFTING)
     if apart := arguments.beginning("--spec-"):
-        return f"{apart[0].spelling} stands beside {DRAFTING}, and should be in it"
+        return f"{apart[0].spelling} says what belongs into {DRAFTING}"
     if not config:
         return _why_unread(arguments)
     tokens, by_batch = config.get("num_speculative_tokens"), config.get(_BY_BATCH)
@@ -190,7 +190,7 @@ def _with_others(own: Schedule, depths: Sequence[int]) -> Schedule:
 
 
 def _in_words(found: Drafting, depths: Sequence[int], *, keeps_own: bool) -> str:
-    """The schedule of an engine that takes nobody knows how many requests at a time, M."""
+    """The schedule of an engine that takes an unknown number of requests at a time, M."""
     if keeps_own:
         lacks = sorted({*depths} - {each.depth for each in found.by_batch}, reverse=True)
         return f"your own, and at its top one batch each for depths {', '.join(map(str, lacks))}"
@@ -209,17 +209,17 @@ def _in_words(found: Drafting, depths: Sequence[int], *, keeps_own: bool) -> str
 # -- what comes of it
 
 
-def obstacle(startup: Startup, version: Version | None) -> str:
+def first_problem(startup: Startup, version: Version | None) -> str:
     """What is first to keep the engine from live depth after its restart; empty: nothing known.
 
     Args:
         startup: how it is to be started.
         version: vLLM's; None: it is not known.
     """
-    return next(_obstacles(startup, version), "")
+    return next(_problems(startup, version), "")
 
 
-def _obstacles(startup: Startup, version: Version | None) -> Iterator[str]:
+def _problems(startup: Startup, version: Version | None) -> Iterator[str]:
     engine, drafting = startup.engine, startup.drafting
     arguments = engine.arguments
     if drafting and drafting.method and drafting.method not in LIVE_DEPTH.methods:

@@ -1,4 +1,4 @@
-"""`fathom attach` and `fathom detach`: vLLM pods that somebody else started."""
+"""`fathom attach`: what vLLM pods that Fathom did not start can have, and the patch for it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -112,18 +112,18 @@ def attach_command(
         str, typer.Option("-c", "--container", help="That runs vLLM, where its name is unusual.")
     ] = "",
     seconds: Annotated[
-        float, typer.Option(min=0, max=600, help="Between two looks at acceptance; 0: one look.")
+        float, typer.Option(min=0, max=600, help="Between two scrapes for acceptance; 0: one.")
     ] = 10.0,
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = None,
     output: AsOutput = Output.TEXT,
 ) -> None:
-    """Say what vLLM pods that somebody else started can have of Fathom, and print the patch.
+    """Say what vLLM pods that Fathom did not start can have, and print the patch.
 
     It reads the workload, its pods and, through the API server, their /metrics: you need the right
     to get pods/proxy. It changes nothing. What the arguments do not say is left as a placeholder
-    in the patch, and is said on stderr.
+    in the patch, and is reported on stderr.
 
     Exit codes: 0, read or printed; with --check, 1 unless every pod is Live; 2, refused.
 

@@ -17,7 +17,7 @@ from fathom.api.tuner_status import Level
 from fathom.attach.evidence import PodEvidence, evidence_of, judged
 from fathom.attach.host import Host
 from fathom.attach.patch import Attachment
-from fathom.attach.startup import COMPUTED, graphs_before_and_after, obstacle
+from fathom.attach.startup import COMPUTED, first_problem, graphs_before_and_after
 from fathom.attach.status import break_evens, break_evens_in_words
 from fathom.cli.documents import Document, Part
 from fathom.cluster.observed_pods import ObservedPod
@@ -60,7 +60,7 @@ class AttachReport(Document):
     port: int
     pods: tuple[AttachedPod, ...]
     level: Level | None
-    """Of the pods that a tuner would judge by."""
+    """What the pods have by which a tuner would judge."""
     vllm: str | None
     """Its version."""
     method: str | None
@@ -69,10 +69,10 @@ class AttachReport(Document):
     max_num_seqs: int | None
     acceptance_length: float | None
     survival: tuple[float, ...]
-    """Of drafts by position; none: it is not known."""
+    """Share of drafts accepted up to each position; none: it is not known."""
     measured: str
     """The same in words, or why it is not known."""
-    obstacle: str | None
+    problem: str | None
     """What would keep the engines from Live after a restart, as far as it is known."""
     graphs_before: int | None
     """CUDA graphs, computed from arguments; null: not known."""
@@ -138,7 +138,7 @@ class Reader:
         return counters, [each for each in answers if isinstance(each, Unread)]
 
     async def version(self, found: Found, pods: Sequence[PodEvidence]) -> str:
-        """vLLM's, by its plugin, by its own word, or by its image; empty: nobody says it."""
+        """vLLM's, by its plugin, by its own word, or by its image; empty: it is not known."""
         reports = [each.report.version for each in pods if each.counters]
         told = next(filter(None, reports), "")
         for endpoint in _endpoints(found)[:1] if not told else ():
@@ -190,7 +190,7 @@ async def report_of(
         attachment: what would be added to them.
         found: they and their host.
         reader: of their pages.
-        seconds: between two looks; None: one is enough.
+        seconds: between two scrapes; None: one is enough.
 
     Raises:
         ForbiddenPageError: whoever asks lacks the right to read pages.
@@ -233,7 +233,7 @@ async def report_of(
         acceptance_length=measured.acceptance_length if measured else None,
         survival=measured.survival if measured else (),
         measured=_in_words(measured) if measured else why,
-        obstacle=obstacle(startup, parsed_version(version)) or None,
+        problem=first_problem(startup, parsed_version(version)) or None,
         graphs_before=graphs[0] if graphs else None,
         graphs_after=graphs[1] if graphs else None,
         to_do=attachment.to_do,
@@ -282,13 +282,13 @@ def _found(report: AttachReport) -> str:
 
 
 def _engine(report: AttachReport) -> str:
-    version = f"vLLM {report.vllm}" if report.vllm else "vLLM, of a version that nobody says"
-    said = [
+    version = f"vLLM {report.vllm}" if report.vllm else "vLLM, of a version that is not known"
+    stated = [
         report.method or "",
         "" if report.depth is None else f"depth {report.depth}",
         "" if report.max_num_seqs is None else f"--max-num-seqs {report.max_num_seqs}",
     ]
-    arguments = ", ".join(each for each in said if each) or "nothing of speculation"
+    arguments = ", ".join(each for each in stated if each) or "nothing of speculation"
     return f"{version}. Its arguments say: {arguments}."
 
 
@@ -304,8 +304,8 @@ def _now(report: AttachReport) -> str:
 def _can_be(report: AttachReport) -> str:
     if report.level is Level.LIVE and all(each.level is Level.LIVE for each in report.pods):
         return "Live already."
-    if report.obstacle is not None:
-        return f"Not Live after a restart: {report.obstacle}"
+    if report.problem is not None:
+        return f"Not Live after a restart: {report.problem}"
     price = ""
     if report.graphs_before is not None and report.graphs_after is not None:
         price = (

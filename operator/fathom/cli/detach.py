@@ -74,7 +74,7 @@ class Detacher:
         if tuner.spec.tuning.mode is not TuningMode.ADVISE:
             await self.kube.merge(SPECULATION_TUNER, namespace, name, _PATCH, None)
             self.tell("Mode is Advise. If Git or a chart has this tuner, write it there, too.")
-        deadline_s, said = self.clock.now_s() + wait_s, ""
+        deadline_s, reported = self.clock.now_s() + wait_s, ""
         while True:
             document = await self._document()
             if document is None:
@@ -85,8 +85,8 @@ class Detacher:
                 self.tell(f"Every pod is at your depth, {summary(document.tokens)}.")
                 return ()
             sentence = f"Not yet at your depth: {', '.join(left)}."
-            if sentence != said:
-                said = sentence
+            if sentence != reported:
+                reported = sentence
                 self.tell(sentence)
             if self.clock.now_s() >= deadline_s:
                 return left
@@ -142,7 +142,7 @@ class Detacher:
 
 
 def away(document: DepthDocument, pods: Mapping[str, PodCounters | None]) -> tuple[str, ...]:
-    """Pods that are not at their user's depth, or nobody knows of; at first all are."""
+    """Pods that are not at their user's depth, or are not known to be; at first all are."""
     back = document.schedule == document.tokens and not document.pods
     return tuple(
         sorted(

@@ -23,8 +23,8 @@ from fathom.attach.patch import (
 )
 from fathom.attach.startup import (
     expected_report,
+    first_problem,
     graphs_before_and_after,
-    obstacle,
     startup_of,
 )
 from fathom.engine.argument_parser import EngineArguments
@@ -145,7 +145,7 @@ def test_its_own_arguments_variables_and_mounts_stay(form: str) -> None:
 def test_what_comes_of_it_is_live(form: str) -> None:
     startup = attachment(WORKLOADS[form]).startup
 
-    assert obstacle(startup, RELEASE) == ""
+    assert first_problem(startup, RELEASE) == ""
     assert expected_report(startup, RELEASE).depths == (0, 1, 3, 7)
 
 
@@ -231,7 +231,7 @@ def test_without_a_number_of_requests_the_schedule_is_left_to_whoever_knows_it()
         (["--speculative-config={"], "no --speculative-config that can be read"),
         (['-sc={"method":"eagle3"}'], "its --speculative-config has no num_speculative_tokens"),
         (['-sc={"num_speculative_tokens":99}'], "99 is no depth from 1 to 64"),
-        (["--spec-tokens", "3"], "--spec-tokens stands beside --speculative-config"),
+        (["--spec-tokens", "3"], "--spec-tokens says what belongs into --speculative-config"),
     ],
 )
 def test_a_depth_that_is_not_said_is_not_guessed(args: Sequence[str], why: str) -> None:
@@ -296,7 +296,7 @@ def test_a_hosts_own_schedule_stays_and_lacks_no_depth(
     assert has_own_schedule(startup.schedule, 256)
     env = {each["name"]: each for each in container(patched(manifest), "template", "spec")["env"]}
     assert env["FATHOM_STARTUP"]["value"] == "engine"
-    assert "write spec.tokens" in obstacle(startup, RELEASE)
+    assert "write spec.tokens" in first_problem(startup, RELEASE)
 
 
 # -- what stands against it
@@ -322,14 +322,14 @@ def test_what_keeps_it_from_live_is_known_before_anything_restarts(
         env=[{"name": name, "value": value} for name, value in env.items()],
     )
 
-    assert why in obstacle(attachment(manifest).startup, Version(version))
+    assert why in first_problem(attachment(manifest).startup, Version(version))
 
 
 def test_a_method_that_is_not_known_to_follow_is_named() -> None:
     config = '-sc={"method":"medusa","num_speculative_tokens":3}'
     startup = attachment(hosts.deployment(args=[config, "--max-num-seqs=8"])).startup
 
-    assert "method medusa is not known" in obstacle(startup, RELEASE)
+    assert "method medusa is not known" in first_problem(startup, RELEASE)
     assert graphs_before_and_after(startup) is None
 
 

@@ -26,13 +26,13 @@ from support.fake_kube import FakeKube
 from support.loop_harness import ManualClock
 
 ACCEPTED = (80, 50, 30)
-"""Of a hundred drafts, by position."""
+"""Drafts of a hundred, by position."""
 BOTH = frozenset({"qwen-0", "qwen-1"})
 TOLD = {"vllm_version": "0.32.0", "max_num_seqs": "1024", "depths": "0,1,3,7"}
 
 
 def page(drafts: int, *, running: int, plugin: bool) -> str:
-    """Of an engine that made so many drafts of depth 3."""
+    """What an engine shows that made so many drafts of depth 3."""
     accepted = [drafts * share // 100 for share in ACCEPTED]
     engine = FakeEngine(tokens=drafts + sum(accepted), running=running, plugin=plugin, told=TOLD)
     text = engine.page()
@@ -174,8 +174,8 @@ async def test_the_version_is_asked_of_an_engine_and_else_read_of_its_image() ->
     report = await scene.report()
 
     assert report.vllm == "0.31.1"
-    assert report.obstacle is not None
-    assert "and this is 0.31.1" in report.obstacle
+    assert report.problem is not None
+    assert "and this is 0.31.1" in report.problem
     assert (await Scene(Pages(version="")).report()).vllm == "0.32.0"
     assert (await Scene(Pages(version="[]")).report()).vllm == "0.32.0"
 
