@@ -182,6 +182,11 @@ def host_of(kind: Kind, manifest: Manifest, pod: Part | None, container: str = "
     spec, (namespace, name) = part(manifest, "spec"), place_of(manifest)
     worker, labels = None, dict[str, str]()
     if kind == LLM_INFERENCE_SERVICE:
+        if spec.get("worker"):
+            raise HostError(
+                f"{kind.kind} {name} has replicas over several nodes (spec.worker), for which "
+                "there is no patch yet: read its pods by -l."
+            )
         # Its controller merges other objects into it: what runs is what its pods say.
         main: Part = {"name": container or "main"}
         given = _containers(part(spec, "template"))

@@ -14,7 +14,6 @@ from fathom.adapters.pod_metrics import ForbiddenPageError, ProxiedPages
 from fathom.adapters.ports import KubePort, SystemClock
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api import names
-from fathom.api.tuner_status import Level
 from fathom.attach.host import (
     HostError,
     host_of,
@@ -40,6 +39,7 @@ from fathom.cli.attach_report import (
     AttachReport,
     Found,
     Reader,
+    all_live,
     lines_of,
     pod_lines,
     report_of,
@@ -54,9 +54,7 @@ from fathom.cli.options import (
     refuse,
     refusing,
 )
-from fathom.cluster.kinds import (
-    POD,
-)
+from fathom.cluster.kinds import POD
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.plugin import plugin_bundle
@@ -156,7 +154,7 @@ def attach_command(
     else:
         for line in pod_lines(report) if check else lines_of(report, _written(attachment)):
             typer.echo(line)
-    if check and not (report.pods and all(each.level is Level.LIVE for each in report.pods)):
+    if check and not all_live(report):
         raise typer.Exit(NOT_LIVE)
 
 

@@ -269,7 +269,8 @@ def _parts(report: AttachReport, written: str) -> Iterator[tuple[str, str]]:
     yield "Can be", _can_be(report)
     for each in report.to_do:
         yield "To do", each
-    yield "Write", written
+    if not all_live(report):
+        yield "Write", written
 
 
 def _found(report: AttachReport) -> str:
@@ -302,7 +303,7 @@ def _now(report: AttachReport) -> str:
 
 
 def _can_be(report: AttachReport) -> str:
-    if report.level is Level.LIVE and all(each.level is Level.LIVE for each in report.pods):
+    if all_live(report):
         return "Live already."
     if report.problem is not None:
         return f"Not Live after a restart: {report.problem}"
@@ -313,6 +314,11 @@ def _can_be(report: AttachReport) -> str:
             f"{report.graphs_before} ({COMPUTED})."
         )
     return f"Live, by one restart of these pods.{price}"
+
+
+def all_live(report: AttachReport) -> bool:
+    """Whether there are pods, and each is Live."""
+    return bool(report.pods) and all(each.level is Level.LIVE for each in report.pods)
 
 
 def pod_lines(report: AttachReport) -> Iterator[str]:

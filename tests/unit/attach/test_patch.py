@@ -207,6 +207,13 @@ def test_what_kserve_runs_is_read_of_its_pods() -> None:
     assert host(without, pod).engine.max_num_seqs == 64
 
 
+def test_kserve_over_several_nodes_has_no_patch_yet() -> None:
+    manifest = copy.deepcopy(hosts.KSERVE)
+    manifest["spec"]["worker"] = {"containers": []}
+    with pytest.raises(HostError, match="there is no patch yet: read its pods by -l"):
+        host(manifest)
+
+
 # -- what cannot be read
 
 

@@ -167,6 +167,7 @@ async def test_where_all_are_live_nothing_is_left_to_do() -> None:
 
     assert "2 Live." in text
     assert "Live already." in text
+    assert "--print" not in text
 
 
 async def test_the_version_is_asked_of_an_engine_and_else_read_of_its_image() -> None:
