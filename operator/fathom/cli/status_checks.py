@@ -29,7 +29,8 @@ from fathom.resource import (
     signed,
     unwatched_since,
 )
-from fathom.times import ago, lasting
+from fathom.times import ago, lasting, unix_seconds
+from fathom.tuning.convergence import DEADLINE_S
 
 
 class CheckState(StrEnum):
@@ -230,9 +231,8 @@ def _rollout(given: _Given) -> Iterator[StatusCheck]:
         hint = f"`kubectl fathom rollout {given.name}` begins it."
         yield StatusCheck(subject="upgrade", state=CheckState.UNKNOWN, text=text, hint=hint)
         return
-    known = rollout.message in given.cause
     entered = f"{rollout.stage} {ago(rollout.since, given.now_s)}"
-    text = entered if known else _joined(entered, rollout.message)
+    text = entered if rollout.message in given.cause else _joined(entered, rollout.message)
     failed = given.true(ConditionType.DEGRADED) is not None
     state = CheckState.FAILED if failed else CheckState.WARNING
     yield StatusCheck(subject="revision", state=state, text=text)
@@ -246,12 +246,15 @@ def _depth(given: _Given) -> StatusCheck:
         return StatusCheck(subject="depth", state=CheckState.OK, text=depth.summary)
     applied = f"in force on {depth.applied_replicas} of {status.ready_replicas} ready replicas"
     since = lasting(depth.since, given.now_s) if depth.since else ""
-    everywhere = depth.applied_replicas >= status.ready_replicas
-    return StatusCheck(
-        subject="depth",
-        state=CheckState.OK if everywhere else CheckState.WARNING,
-        text=_joined(depth.summary, applied, since),
-    )
+    state = CheckState.WARNING
+    if not status.ready_replicas:
+        state, applied = CheckState.UNKNOWN, "no replica is ready"
+    elif depth.applied_replicas >= status.ready_replicas:
+        state = CheckState.OK
+    elif given.now_s - (unix_seconds(depth.since) or 0.0) < DEADLINE_S:
+        state, applied = CheckState.OK, f"written just now, {applied} by the last report"
+    shown = _joined(depth.summary, applied, since)
+    return StatusCheck(subject="depth", state=state, text=shown)
 
 
 def _tuning(given: _Given) -> Iterator[StatusCheck]:

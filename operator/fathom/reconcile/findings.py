@@ -302,7 +302,8 @@ def _draft_finding(intent: Intent) -> Finding:
 
 def _engine_status(desired: DesiredState, objects: Objects) -> EngineStatus:
     fleet = desired.fleet
-    version = fleet.engine.version
+    # What most replicas run, while a revision is on trial.
+    version = (desired.stable if desired.on_trial and desired.stable else fleet).engine.version
     refusal = why_not_live(objects, desired)
     return EngineStatus(
         version="" if version is None else str(version),

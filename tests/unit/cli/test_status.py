@@ -132,7 +132,7 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
         (
             reported({"Tuning": ("False", "NoMetrics", "no metrics can be read.")}),
             *("tuning", "warning", "NoMetrics: no metrics can be read."),
-            "Check that the operator may reach the pods' port, or the Prometheus, which must",
+            "Check that the operator reaches the pods, or a Prometheus that does.",
         ),
         (
             reported({"Tuning": ("False", "Static", "depth stays.")}),
