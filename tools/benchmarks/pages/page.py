@@ -68,18 +68,33 @@ class ShownEngine:
         finished = Counter(
             "vllm:request_success", "By end.", (*_LABELS, "finished_reason"), registry=None
         )
+        accepted = Counter(
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+            "By position.",
+            (*_LABELS, "position"),
+            registry=None,
+        )
         started = Gauge("process_start_time_seconds", "Start.", registry=None)
         path = folder / "counters"
         self._plugin = CountersWriter(
             str(path), max_batch=MAX_BATCH, max_depth=max(DEPTHS), token_budget=8192
         )
-        for each in (*self._counters, *self._gauges, *self._histograms, finished, started):
+        for each in (
+            *self._counters,
+            *self._gauges,
+            *self._histograms,
+            finished,
+            accepted,
+            started,
+        ):
             self._registry.register(each)
         self._registry.register(
             FathomCollector({COUNTERS_FILE: str(path)}, {"device": "NVIDIA GB200"})
         )
         for reason in _REASONS:
             finished.labels(*self._labels, reason).inc(7)
+        for position in range(max(DEPTHS)):
+            accepted.labels(*self._labels, str(position)).inc(9)
         started.set(1.75e9)
         self._work(range(bucket_count(MAX_BATCH)), DEPTHS)
 
