@@ -79,8 +79,10 @@ def looked_for() -> Iterator[tuple[str, str]]:
     """Beginnings of options that the operator looks for in `spec.engine.args`, and where."""
     for module in sorted((REPOSITORY / "operator" / "fathom").rglob("*.py")):
         text = module.read_text(encoding="utf-8")
-        # What a bench gives to its load generator is no argument of the engine.
-        if '"--' not in text or module.name in THAT_REFUSE or module.parent.name == "bench":
+        # What a bench gives to its load generator is no argument of the engine, and a host's engine
+        # has no spec.
+        elsewhere = module.parent.name in {"attach", "bench"}
+        if '"--' not in text or module.name in THAT_REFUSE or elsewhere:
             continue
         for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
