@@ -207,7 +207,7 @@ async def test_upgrade_brings_a_newer_api(installed: Server, tmp_path: Path) -> 
     """Helm's own crds/ folder would leave the old definition in place."""
     await installed.uninstall()
     older = shutil.copytree(RELEASE.chart, tmp_path / "fathom")
-    file = next((older / "files" / "crds").iterdir())
+    file = older / "files" / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml"
     definition = yaml.safe_load(file.read_text())
     definition["spec"]["names"]["categories"] = ["fathom"]
     file.write_text(yaml.safe_dump(definition))
