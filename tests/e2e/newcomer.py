@@ -25,7 +25,7 @@ SAYS: Final = {
     "wait sd": "condition met",
     "get sd eagle -o wide": r"eagle +2/2 +AllReplicasReady +(?!3  )\d.* Live ",
     "fathom status": (
-        r"llm/eagle is well\.(?s:.*)depth +(?!3, in force)\d[^\n]*, in force on \d of 2 ready"
+        r"llm/eagle is well\.(?s:.*)depth +(?!3, )\d[^\n]*, in force on \d of 2 ready"
     ),
     "fathom report": "Written: eagle.html",
     "get service fathom-page": r"fathom-page +ClusterIP +[\d.]+ ",
