@@ -27,7 +27,7 @@ from odd_pod_templates import ODD
 from support.foreign_kinds import crd
 from support.local_cluster import TestNamespace
 from support.newer_server import as_older, refusals
-from support.operator_process import CRDS, install_crd
+from support.operator_process import CRDS, TUNER_CRD, install_crd
 from support.pages import PAGES, manifests
 
 pytestmark = pytest.mark.cluster
@@ -91,6 +91,7 @@ async def test_the_server_takes_every_example(namespace: TestNamespace) -> None:
 
 async def test_the_server_takes_everything_that_a_page_shows(namespace: TestNamespace) -> None:
     await install_crd(namespace)
+    await install_crd(namespace, yaml.safe_load(TUNER_CRD.read_text()))
     refused = {}
     for page in PAGES:
         for number, manifest in enumerate(manifests(page)):

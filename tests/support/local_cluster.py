@@ -38,6 +38,7 @@ GROUPS = {
     "PodMonitor": ("/apis/monitoring.coreos.com/v1", "podmonitors"),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
     "SpeculativeDeployment": ("/apis/fathom.dev/v1alpha1", "speculativedeployments"),
+    "SpeculationTuner": ("/apis/fathom.dev/v1alpha1", "speculationtuners"),
     "LeaderWorkerSet": ("/apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
     "ResourceClaimTemplate": ("/apis/resource.k8s.io/v1", "resourceclaimtemplates"),
     "ComputeDomain": ("/apis/resource.nvidia.com/v1beta1", "computedomains"),

@@ -21,6 +21,7 @@ from support.local_cluster import TestNamespace
 from support.waiting import GUARD_S, until
 
 CRD = Path(__file__).parents[2] / "crds" / "fathom.dev_speculativedeployments.yaml"
+TUNER_CRD = CRD.with_name("fathom.dev_speculationtuners.yaml")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ACCOUNT = "fathom"
