@@ -27,7 +27,7 @@ from fathom.fetch.state import FetchedBytes, FetchProgram
 from fathom.measurement.counters import EngineCounts, PodCounters, Unread
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
-from fathom.reconcile.step import Decide
+from fathom.reconcile.loop_state import Decide
 from fathom.runtime.caches import NodeCache
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.deployment_loop import DeploymentLoop

@@ -11,7 +11,7 @@ It writes to what it owns: the ConfigMaps of its depth document and of what it h
 pods it may annotate those that read the document, so that their kubelets fetch it soon.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -28,20 +28,24 @@ from fathom.cluster.snapshot import SelectedObjects
 from fathom.engine.depth import DepthDocument
 from fathom.manifests.config_maps import tuner_config_map
 from fathom.measurement.counters import PodCounters, Unread
-from fathom.reconcile.applied import Guarded, guarded
-from fathom.reconcile.last_status import QUIET_S, Said
-from fathom.reconcile.loop_state import TunedState, kept_state, state_data
-from fathom.reconcile.operations import Operation, Patch, brought_about, depth_nudges
+from fathom.reconcile.applied import Guarded, guarded, nudges
+from fathom.reconcile.last_status import QUIET_S
+from fathom.reconcile.loop_state import (
+    Decide,
+    TunedState,
+    TunerFailed,
+    decided_by,
+    kept_state,
+    state_data,
+)
+from fathom.reconcile.operations import Operation, Patch, brought_about
 from fathom.reconcile.status_input import Finding
 from fathom.reconcile.tuning_report import report
 from fathom.reconcile.write_retries import Outcome
 from fathom.times import is_over
 from fathom.tuner_resource import SpeculationTuner
-from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
-from fathom.tuning.learned_state import TuningState
+from fathom.tuning.interface import TuningDecision
 from fathom_vllm.environment import DEPTH_KEY
-
-Decide = Callable[[TuningSnapshot], TuningDecision]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +58,9 @@ class TunerState(TunedState):
 
     @classmethod
     def recalled(cls, objects: SelectedObjects, now_s: float) -> Self:
-        """Pick up from what an earlier operator left behind."""
+        """As an earlier operator left it."""
         status, kept = objects.status or SpeculationTunerStatus(), kept_state(objects.tuning)
-        never = float("-inf")
-        return cls(
-            uid=objects.metadata.uid,
-            objects=objects,
-            tuner=kept.state,
-            tuning=status.tuning,
-            measured=status.measured,
-            said=Said(at_s=now_s if objects.status else never),
-            tuning_written_at_s=now_s if objects.tuning else never,
-            lost=kept.lost,
-        )
+        return replace(cls._recalled(objects, status, kept, now_s), lost=kept.lost)
 
     def acting_upon(self, generation: int, annotations: Mapping[str, str]) -> Self:
         """Acts upon this generation. What could not be read was reported by then."""
@@ -152,15 +146,7 @@ class Effects:
     operations: Guarded
 
 
-@dataclass(frozen=True, slots=True)
-class TunerFailed:
-    """The tuner raised."""
-
-    state: TunerState
-    error: Exception
-
-
-def step(state: TunerState, found: Found, decide: Decide) -> Effects | TunerFailed:
+def step(state: TunerState, found: Found, decide: Decide) -> Effects | TunerFailed[TunerState]:
     """Decide, and render what is missing. At rest, and in mode Advise, no document is written."""
     objects, pods = found.objects, found.judged
     if not pods:
@@ -176,12 +162,9 @@ def step(state: TunerState, found: Found, decide: Decide) -> Effects | TunerFail
         document_written_at_s=state.document_written_at_s,
         document_before=state.document_before(objects.status),
     )
-    try:
-        decision = decide(given)
-    except Exception as error:  # noqa: BLE001 - it is raised again, by who remembers the state
-        # It may be what was learned that makes it fail, and then it would fail for good.
-        fresh = TuningState(gained=state.tuner.gained)
-        return TunerFailed(replace(state, tuner=fresh), error)
+    decision = decided_by(decide, given, state)
+    if isinstance(decision, TunerFailed):
+        return decision
     document = decision.document if _writes(found, pods) else objects.depth
     wanted = tuple(_operations(found, decision, document, state))
     return Effects(
@@ -216,9 +199,8 @@ def _wanted(
     if document is not None and document.generation > 0:
         data = {DEPTH_KEY: document.to_json()}
         yield tuner_config_map(tuner, names.tuner_depth_config_map(name), data)
-    moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}
     data = state_data(decision.state)
-    due = moved or is_over(state.tuning_written_at_s, QUIET_S, found.now_s)
+    due = decision.moved or is_over(state.tuning_written_at_s, QUIET_S, found.now_s)
     if due and data != {key: found.objects.tuning.get(key) for key in data}:
         yield tuner_config_map(tuner, names.tuner_state_config_map(name), data)
 
@@ -252,6 +234,7 @@ def after_writes(effects: Effects, outcome: Outcome, found: Found) -> tuple[Tune
         state = replace(state, tuning_written_at_s=now_s)
     if written:
         state = replace(state, document=document, document_written_at_s=now_s)
+    nudged: tuple[Patch, ...] = ()
     if decision is None:
         missing = first_missing(found.pods)
         reason = missing.reason if missing is not None else Reason.NO_PODS
@@ -265,27 +248,13 @@ def after_writes(effects: Effects, outcome: Outcome, found: Found) -> tuple[Tune
         tuning, events = told.finding, told.events if decided else ()
         if decided:
             state = replace(state, tuner=decision.state, tuning=told.tuning, measured=told.measured)
+            pods = [each.pod for each in found.followers]
+            nudged = nudges(objects, pods, document, decision, changed=written, now_s=now_s)
     return state, Came(
         document=document,
         refusals=tuple(why for _, why in (*effects.operations.held, *outcome.failed)),
-        nudges=_nudges(found, document, decision, written=written) if decided else (),
+        nudges=nudged,
         events=events,
         tuning=tuning,
         retry_after_s=guard.retry_after_s(now_s),
-    )
-
-
-def _nudges(
-    found: Found, document: DepthDocument | None, decision: TuningDecision | None, *, written: bool
-) -> tuple[Patch, ...]:
-    """For pods that read the document: it was written, or the tuner asks again."""
-    again = decision is not None and decision.action is Action.POKE
-    if document is None or not (written or again):
-        return ()
-    return depth_nudges(
-        found.objects,
-        [each.pod for each in found.followers],
-        found.objects.depth,
-        document,
-        again_at_s=found.now_s if again else None,
     )

@@ -2,22 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from fathom.api import names
 from fathom.api.status import ReportedStatus
 from fathom.cluster.events import Event, EventReason, Severity, transitions
 from fathom.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.cluster.manifest import Manifest, Seen
+from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects, TunedObjects, status_in
 from fathom.engine.depth import DepthDocument
-from fathom.reconcile.loop_state import TunedState
+from fathom.reconcile.loop_state import State
 from fathom.reconcile.operations import Create, Delete, Operation, Patch, deleted, depth_nudges
 from fathom.reconcile.write_retries import ApplyGuard, Outcome, Retry
 from fathom.reconcile.writes import Writes, is_written
 from fathom.tuning.interface import Action, TuningDecision
-
-State = TypeVar("State", bound=TunedState)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +112,11 @@ def applied(
         document=document,
         decided=decided,
         changed=changed,
-        nudges=_nudges(objects, document, decision, now_s, changed=changed) if decided else (),
+        nudges=(
+            nudges(objects, objects.leaders, document, decision, changed=changed, now_s=now_s)
+            if decided
+            else ()
+        ),
         # Only once its record is written: a second one must not follow by mistake.
         restart=(
             deleted(objects, POD, pod, writes.refresh.why) if pod is not None and recorded else None
@@ -139,20 +141,30 @@ def _refusals(
     return refusals or guard.fights(now_s)
 
 
-def _nudges(
-    objects: Objects,
+def nudges(
+    objects: TunedObjects,
+    pods: Sequence[ObservedPod],
     document: DepthDocument | None,
     decision: TuningDecision,
-    now_s: float,
     *,
     changed: bool,
+    now_s: float,
 ) -> tuple[Patch, ...]:
-    """For pods whose depths a written document changed, or for all when the tuner asks again."""
+    """For pods whose depths a written document changed, or for all when the tuner asks again.
+
+    Args:
+        objects: what the cluster held before.
+        pods: those that read the document.
+        document: as it is asked for; None: there is none.
+        decision: the tuner's.
+        changed: whether it was written.
+        now_s: Unix seconds.
+    """
     again_at_s = now_s if decision.action is Action.POKE else None
     # Each pod's schedule would be compared in each reconcile.
     if document is None or not (changed or again_at_s is not None):
         return ()
-    return depth_nudges(objects, objects.leaders, objects.depth, document, again_at_s=again_at_s)
+    return depth_nudges(objects, pods, objects.depth, document, again_at_s=again_at_s)
 
 
 def _goes_on(writes: Writes, outcome: Outcome, objects: Objects) -> bool:

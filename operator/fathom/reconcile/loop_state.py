@@ -5,9 +5,9 @@ was learned is worth a fleet's probes.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final, Generic, Self, TypeVar
 
 from fathom.api import names
 from fathom.api.status import (
@@ -35,6 +35,7 @@ from fathom.rollout.canary_evidence import CanaryWindows
 from fathom.rollout.rollout import Rollout, Stage, named_reason
 from fathom.times import unix_seconds
 from fathom.tuning.gains import Gained
+from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.learned_state import TuningState
 
 GAINED_KEY: Final = "gained.json"
@@ -124,6 +125,25 @@ class TunedState:
     """Pods whose counters could not be read lately."""
     guard: ApplyGuard = field(default_factory=ApplyGuard)
 
+    @classmethod
+    def _recalled(
+        cls, objects: TunedObjects, status: ReportedStatus, kept: KeptState, now_s: float
+    ) -> Self:
+        """Pick up from what an earlier operator left behind.
+
+        Writes that can wait, wait for a minute: a restart has nothing urgent to say.
+        """
+        never = float("-inf")
+        return cls(
+            uid=objects.metadata.uid,
+            objects=objects,
+            tuner=kept.state,
+            tuning=status.tuning,
+            measured=status.measured,
+            said=Said(at_s=now_s if objects.status else never),
+            tuning_written_at_s=now_s if objects.tuning else never,
+        )
+
     def is_edit(self, generation: int, annotations: Mapping[str, str]) -> bool:
         """Whether somebody waits for what a resource asks for now, by its spec or its annotations.
 
@@ -159,6 +179,30 @@ class TunedState:
         return DepthDocument.from_json(json.dumps(reported))
 
 
+State = TypeVar("State", bound=TunedState)
+Decide = Callable[[TuningSnapshot], TuningDecision]
+
+
+@dataclass(frozen=True, slots=True)
+class TunerFailed(Generic[State]):
+    """The tuner raised."""
+
+    state: State
+    error: Exception
+
+
+def decided_by(
+    decide: Decide, given: TuningSnapshot, state: State
+) -> TuningDecision | TunerFailed[State]:
+    """What the tuner says, whatever it raises."""
+    try:
+        return decide(given)
+    except Exception as error:  # noqa: BLE001 - it is raised again, by who remembers the state
+        # It may be what was learned that makes it fail, and then it would fail for good.
+        fresh = TuningState(gained=state.tuner.gained)
+        return TunerFailed(replace(state, tuner=fresh), error)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopState(TunedState):
     """What the loop of a SpeculativeDeployment remembers; all else is read at each reconcile."""
@@ -175,27 +219,14 @@ class LoopState(TunedState):
 
     @classmethod
     def recalled(cls, objects: Objects, now_s: float) -> Self:
-        """Pick up from what an earlier operator left behind.
-
-        Writes that can wait, wait for a minute: a restart has nothing urgent to say.
-        """
+        """As an earlier operator left it."""
         status = objects.status or SpeculativeDeploymentStatus()
         kept = kept_state(objects.tuning)
         checkpoint = Checkpoint.of(objects.tuning)
         if ROLLOUT_KEY in checkpoint.lost or not objects.tuning:
             checkpoint = replace(checkpoint, rollout=_reported_rollout(status.rollout, objects))
         checkpoint = replace(checkpoint, lost=(*checkpoint.lost, *kept.lost))
-        never = float("-inf")
-        return cls(
-            uid=objects.metadata.uid,
-            objects=objects,
-            tuner=kept.state,
-            tuning=status.tuning,
-            measured=status.measured,
-            checkpoint=checkpoint,
-            said=Said(at_s=now_s if objects.status else never),
-            tuning_written_at_s=now_s if objects.tuning else never,
-        )
+        return replace(cls._recalled(objects, status, kept, now_s), checkpoint=checkpoint)
 
     def acting_upon(self, generation: int, annotations: Mapping[str, str]) -> Self:
         """Acts upon this generation, and never again upon an older one.

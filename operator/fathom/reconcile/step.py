@@ -11,7 +11,7 @@ server answered comes back as the argument of the next step:
 6. `fathom.reconcile.applied`: whether the status says anything new, and what came of it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fathom.api.status import QualityStatus
@@ -35,7 +35,14 @@ from fathom.reconcile.holding import (
     running_revisions,
 )
 from fathom.reconcile.intent import Intent, JudgedBy
-from fathom.reconcile.loop_state import LoopState, Memo, state_data
+from fathom.reconcile.loop_state import (
+    Decide,
+    LoopState,
+    Memo,
+    TunerFailed,
+    decided_by,
+    state_data,
+)
 from fathom.reconcile.operations import Operation, brought_about
 from fathom.reconcile.specs import newest_of
 from fathom.reconcile.status_input import Finding, Findings
@@ -44,12 +51,8 @@ from fathom.reconcile.tuning_report import report
 from fathom.reconcile.write_retries import Outcome
 from fathom.reconcile.writes import Build, Writes, is_written, selected_again, writes_of
 from fathom.resource import SpeculativeDeployment
-from fathom.tuning.interface import TuningDecision, TuningSnapshot
-from fathom.tuning.learned_state import TuningState
+from fathom.tuning.interface import TuningDecision
 from fathom.validation.candidate import Cluster
-
-Decide = Callable[[TuningSnapshot], TuningDecision]
-
 
 # -- what was read
 
@@ -150,17 +153,9 @@ class Effects:
     """Whether it takes a read of the API server itself before any of it is done."""
 
 
-@dataclass(frozen=True, slots=True)
-class TunerFailed:
-    """The tuner raised."""
-
-    state: LoopState
-    error: Exception
-
-
 def step(
     state: LoopState, observed: Observed, decide: Decide, *, build: Build, memo: Memo
-) -> Effects | TunerFailed:
+) -> Effects | TunerFailed[LoopState]:
     """Decide, and render what is missing. At rest there is nothing to do.
 
     Args:
@@ -180,12 +175,9 @@ def step(
         document_before=state.document_before(objects.status),
         pods=observed.pods,
     )
-    try:
-        decision = decide(given)
-    except Exception as error:  # noqa: BLE001 - it is raised again, by who remembers the state
-        # It may be what was learned that makes it fail, and then it would fail for good.
-        fresh = TuningState(gained=state.tuner.gained)
-        return TunerFailed(replace(state, tuner=fresh), error)
+    decision = decided_by(decide, given, state)
+    if isinstance(decision, TunerFailed):
+        return decision
     writes = writes_of(desired, snapshot, decision, state, build=build, memo=memo)
     operations = guarded(writes.todo, state.guard, snapshot.now_s)
     # What is made for a new resource needs no read: it is refused where it is there already.

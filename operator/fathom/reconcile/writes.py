@@ -35,7 +35,7 @@ from fathom.rollout.plan import Plan, Rendering, first_workload, plan_of
 from fathom.rollout.refresh import Refresh, RefreshInput, next_refresh
 from fathom.rollout.rollout import Stage
 from fathom.times import is_over
-from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.interface import TuningDecision
 
 _BY_SPEC: Final = "rollout.paused holds everything but scaling."
 LOADING_S: Final = 3600.0
@@ -233,9 +233,8 @@ def _tuning_data(
     now_s: float,
 ) -> dict[str, str] | None:
     """What should survive a restart; None: what is written will do for now."""
-    moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}
     due = is_over(written_at_s, QUIET_S, now_s)
-    if not (due or moved) and is_written(checkpoint, objects):
+    if not (due or decision.moved) and is_written(checkpoint, objects):
         return None
     data = {**state_data(decision.state), **checkpoint.data()}
     ours = (KEYS | STATE_KEYS) - {LOOK_KEY}

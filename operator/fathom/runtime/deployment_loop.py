@@ -14,14 +14,13 @@ from fathom.reconcile.checkpoint import with_kept
 from fathom.reconcile.findings import findings_without_spec
 from fathom.reconcile.holding import acted_upon
 from fathom.reconcile.intent import models_of
-from fathom.reconcile.loop_state import LoopState, Memo
+from fathom.reconcile.loop_state import LoopState, Memo, TunerFailed
 from fathom.reconcile.rollout_step import desired_state
 from fathom.reconcile.status import status_of
 from fathom.reconcile.status_input import Findings
 from fathom.reconcile.step import (
     Intended,
     Observed,
-    TunerFailed,
     after_writes,
     begun,
     bench_event,

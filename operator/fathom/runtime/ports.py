@@ -38,7 +38,7 @@ from fathom.fetch.state import FetchProgram, FetchProgress, FetchStanding
 from fathom.measurement.counters import Unread, UnreadKind
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.reconcile.fetching import FetchFindings, asks_a_pod, fetch_findings
-from fathom.reconcile.step import Decide
+from fathom.reconcile.loop_state import Decide
 from fathom.runtime.caches import ShownResources
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry

@@ -16,13 +16,12 @@ from fathom.cluster.snapshot import Objects, TunedObjects
 from fathom.measurement.counters import UnreadPods
 from fathom.reconcile.applied import (
     Applied,
-    State,
     after_refused,
     after_written,
     guarded,
     status_step,
 )
-from fathom.reconcile.loop_state import LoopState
+from fathom.reconcile.loop_state import LoopState, State
 from fathom.reconcile.operations import Patch
 from fathom.reconcile.status import as_written
 from fathom.reconcile.status_input import Findings

@@ -11,7 +11,6 @@ from fathom.api.tuner_status import SpeculationTunerStatus
 from fathom.attach.status import status_of, status_of_refused
 from fathom.attach.step import (
     Found,
-    TunerFailed,
     TunerState,
     after_writes,
     begun,
@@ -25,6 +24,7 @@ from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.ownership import ours
 from fathom.cluster.snapshot import SelectedObjects, status_in
 from fathom.engine.depth import DepthDocument
+from fathom.reconcile.loop_state import TunerFailed
 from fathom.runtime.caches import ReadOnce
 from fathom.runtime.gather import observed, read_metrics
 from fathom.runtime.loop import RESYNC_S, Loop

@@ -186,6 +186,11 @@ class TuningDecision:
     notable: bool = False
     """Whether people should hear of it: an event, and an entry in status.tuning.history."""
 
+    @property
+    def moved(self) -> bool:
+        """Whether it is a change of depths that people should hear of."""
+        return self.notable and self.action in {Action.MOVE, Action.PIN, Action.RETURN}
+
 
 def settings_from(
     speculation: SpeculationSpec, max_batch: int, named: Iterable[int] | None = None
