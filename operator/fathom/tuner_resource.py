@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError
 from fathom.api.base import NullIsAbsent
 from fathom.api.names import TUNER_KIND
 from fathom.api.newer_release import Pruned, pruned
-from fathom.api.problem import Problem
+from fathom.api.problem import Problem, broken
 from fathom.api.refusals import refusals
 from fathom.api.tuner_spec import TUNER_RULES, SpeculationTunerSpec
 from fathom.resource import Metadata
@@ -45,12 +45,7 @@ def parse_tuner(manifest: Mapping[str, JsonValue]) -> SpeculationTuner | tuple[P
         parsed = _Manifest.model_validate(manifest, by_alias=True, by_name=False)
     except ValidationError as error:
         return refusals(_Manifest, error.errors(include_url=False))
-    problems = tuple(
-        Problem(field=f"spec.{rule.field}", message=rule.message)
-        for rule in TUNER_RULES
-        if not rule.holds(parsed.spec)
-    )
-    return problems or SpeculationTuner(parsed.metadata, parsed.spec)
+    return broken(TUNER_RULES, parsed.spec) or SpeculationTuner(parsed.metadata, parsed.spec)
 
 
 def known_part_of_tuner(manifest: Mapping[str, JsonValue]) -> Pruned:

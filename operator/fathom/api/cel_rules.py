@@ -19,7 +19,7 @@ from fathom.api.choices import Accelerator, AdaptiveVerification, Drafting
 from fathom.api.methods import Method
 from fathom.api.metrics_rules import METRICS_RULES
 from fathom.api.names import LONGEST_GROUP_NAME
-from fathom.api.problem import Problem, Rule
+from fathom.api.problem import Problem, Rule, broken
 from fathom.api.spec import SpeculativeDeploymentSpec
 
 TOKENSPEED_MLA_MAX_TOKENS: Final = 7
@@ -320,8 +320,4 @@ CREATION_RULES: Final = (
 
 def violations(spec: SpeculativeDeploymentSpec) -> tuple[Problem, ...]:
     """Every rule that the spec breaks, in the order of `RULES`."""
-    return tuple(
-        Problem(field=f"spec.{rule.field}", message=rule.message)
-        for rule in RULES
-        if not rule.holds(spec)
-    )
+    return broken(RULES, spec)

@@ -39,8 +39,7 @@ _KEPT: Final = (
 )
 
 _Columns = tuple[tuple[str, str, str, int], ...]
-_DEPLOYMENT_COLUMNS: Final[_Columns] = (
-    ("Ready", "string", ".status.ready", 0),
+_OF_BOTH: Final[_Columns] = (
     ("Reason", "string", ".status.reason", 0),
     ("Depth", "string", ".status.depth.summary", 0),
     ("Accept", "string", ".status.measured.acceptanceLength", 0),
@@ -48,6 +47,10 @@ _DEPLOYMENT_COLUMNS: Final[_Columns] = (
     ("Tuning", "string", ".status.tuning.summary", 0),
     ("Watched", "date", ".status.lastReconcileTime", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
+)
+_DEPLOYMENT_COLUMNS: Final[_Columns] = (
+    ("Ready", "string", ".status.ready", 0),
+    *_OF_BOTH,
     ("Model", "string", ".spec.model.id", 1),
     ("Draft", "string", ".status.draft.family", 1),
     ("Engine", "string", ".status.engine.version", 1),
@@ -57,13 +60,7 @@ _DEPLOYMENT_COLUMNS: Final[_Columns] = (
 _TUNER_COLUMNS: Final[_Columns] = (
     ("Pods", "string", ".status.readable", 0),
     ("Level", "string", ".status.level", 0),
-    ("Reason", "string", ".status.reason", 0),
-    ("Depth", "string", ".status.depth.summary", 0),
-    ("Accept", "string", ".status.measured.acceptanceLength", 0),
-    ("Gain", "string", ".status.measured.gainPercent", 0),
-    ("Tuning", "string", ".status.tuning.summary", 0),
-    ("Watched", "date", ".status.lastReconcileTime", 0),
-    ("Age", "date", ".metadata.creationTimestamp", 0),
+    *_OF_BOTH,
     ("Tok/s", "integer", ".status.measured.tokensPerSecond", 1),
 )
 

@@ -1,6 +1,6 @@
 """What is wrong with a manifest, and the rules of the API that say so."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
@@ -45,6 +45,7 @@ def warning(field: str, message: str) -> Problem:
 
 
 SpecT_contra = TypeVar("SpecT_contra", contravariant=True)
+_Spec = TypeVar("_Spec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +59,12 @@ class Rule(Generic[SpecT_contra]):
     cel: str
     """The rule in CEL, `self` being the spec after defaulting."""
     holds: Callable[[SpecT_contra], bool]
+
+
+def broken(rules: Iterable[Rule[_Spec]], spec: _Spec) -> tuple[Problem, ...]:
+    """Every rule that a spec breaks, in their order."""
+    return tuple(
+        Problem(field=f"spec.{rule.field}", message=rule.message)
+        for rule in rules
+        if not rule.holds(spec)
+    )

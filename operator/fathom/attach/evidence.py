@@ -275,31 +275,31 @@ _RANK: Final[Mapping[Level | None, int]] = {
 }
 
 
-def kinds_of_engines(found: Sequence[PodEvidence]) -> tuple[tuple[Alike, int], ...]:
-    """Kinds of engines and how many pods there are of each; the one to judge by first.
+def kinds_of_engines(
+    found: Sequence[PodEvidence],
+) -> tuple[tuple[Alike, tuple[PodEvidence, ...]], ...]:
+    """The pods of each kind of engine; the one to judge by first.
 
     That is the largest kind of those with which most can be done.
     """
-    counts = Counter(map(alike, found))
+    kinds: dict[Alike, list[PodEvidence]] = {}
+    for each in found:
+        kinds.setdefault(alike(each), []).append(each)
 
-    def order(each: tuple[Alike, int]) -> tuple[object, ...]:
+    def order(each: tuple[Alike, list[PodEvidence]]) -> tuple[object, ...]:
         kind, pods = each
-        return _RANK[kind.level], -pods, kind.version, kind.runner, kind.depths, kind.reason
+        return _RANK[kind.level], -len(pods), kind.version, kind.runner, kind.depths, kind.reason
 
-    return tuple(sorted(counts.items(), key=order))
+    return tuple((kind, tuple(pods)) for kind, pods in sorted(kinds.items(), key=order))
 
 
 def judged(found: Sequence[PodEvidence]) -> tuple[PodEvidence, ...]:
     """Those to judge by; empty: nothing is known of any."""
     kinds = kinds_of_engines(found)
-    if not kinds or kinds[0][0].level is None:
-        return ()
-    first = kinds[0][0]
-    return tuple(each for each in found if alike(each) == first)
+    return kinds[0][1] if kinds and kinds[0][0].level is not None else ()
 
 
 def first_missing(found: Sequence[PodEvidence]) -> Missing | None:
-    """What is missing first, of the pods that are judged or, where none is, of most."""
-    several = judged(found) or found
-    reasons = Counter(each.missing for each in several)
+    """What is missing first for most of these; None: nothing, or there are none."""
+    reasons = Counter(each.missing for each in found)
     return reasons.most_common(1)[0][0] if reasons else None

@@ -7,7 +7,7 @@ from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Rea
 from fathom.api.problem import Problem
 from fathom.api.status import Condition, DepthStatus
 from fathom.api.tuner_status import BreakEven, EnginesStatus, Level, SpeculationTunerStatus
-from fathom.attach.evidence import PodEvidence, alike, depths_of, first_missing, kinds_of_engines
+from fathom.attach.evidence import PodEvidence, depths_of, first_missing, kinds_of_engines
 from fathom.attach.step import Came, Effects, Found, TunerState
 from fathom.cluster.snapshot import SelectedObjects
 from fathom.reconcile.conditions import alarms, condition
@@ -145,7 +145,8 @@ def _attached(found: Found, came: Came) -> Finding:
     if not found.pods:
         message = f"no pod of this namespace has the labels {found.tuner.spec.selector}."
         return Finding(ConditionStatus.FALSE, Reason.NO_PODS, message)
-    missing, judged = first_missing(found.pods), found.judged
+    judged = found.judged
+    missing = first_missing(judged or found.pods)
     if missing is None:
         return Finding(ConditionStatus.TRUE, Reason.ATTACHED, f"{_of_all(found)} depth is live.")
     known = ConditionStatus.FALSE if judged else ConditionStatus.UNKNOWN
@@ -164,14 +165,14 @@ def _of_all(found: Found) -> str:
 
 
 def _engines(pods: Sequence[PodEvidence]) -> Iterator[EnginesStatus]:
-    for kind, count in kinds_of_engines(pods):
+    for kind, alike in kinds_of_engines(pods):
         yield EnginesStatus(
-            pods=count,
+            pods=len(alike),
             level=kind.level,
             reason=kind.reason,
             version=kind.version,
             runner=kind.runner,
-            depths=",".join(map(str, depths_of([each for each in pods if alike(each) == kind]))),
+            depths=",".join(map(str, depths_of(alike))),
             max_num_seqs=kind.max_num_seqs,
         )
 

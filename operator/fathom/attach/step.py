@@ -87,17 +87,14 @@ class Found:
     objects: SelectedObjects
     pods: tuple[PodEvidence, ...]
     """All that the selector finds and that have not ended."""
+    judged: tuple[PodEvidence, ...]
+    """Those to judge by; empty: nothing is known of any."""
     counters: Mapping[str, PodCounters]
 
     @property
     def followers(self) -> tuple[PodEvidence, ...]:
         """Those that follow the depth document."""
         return tuple(each for each in self.pods if each.level is Level.LIVE)
-
-    @property
-    def judged(self) -> tuple[PodEvidence, ...]:
-        """Those to judge by; empty: nothing is known of any."""
-        return judged(self.pods)
 
 
 def found_of(
@@ -119,17 +116,19 @@ def found_of(
     """
     by_pod = {each.pod: each for each in counters}
     document = names.tuner_depth_config_map(tuner.metadata.name)
+    pods = evidence_of(
+        objects.leaders,
+        by_pod,
+        failures,
+        document=document,
+        tokens_given=tuner.spec.tokens is not None,
+    )
     return Found(
         now_s=now_s,
         tuner=tuner,
         objects=objects,
-        pods=evidence_of(
-            objects.leaders,
-            by_pod,
-            failures,
-            document=document,
-            tokens_given=tuner.spec.tokens is not None,
-        ),
+        pods=pods,
+        judged=judged(pods),
         counters=by_pod,
     )
 

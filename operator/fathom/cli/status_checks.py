@@ -29,7 +29,7 @@ from fathom.resource import (
     signed,
     unwatched_since,
 )
-from fathom.times import ago, lasting, unix_seconds
+from fathom.times import ago, is_over, lasting, unix_seconds
 from fathom.tuning.convergence import DEADLINE_S
 
 
@@ -251,7 +251,7 @@ def _depth(given: _Given) -> StatusCheck:
         state, applied = CheckState.UNKNOWN, "no replica is ready"
     elif depth.applied_replicas >= status.ready_replicas:
         state = CheckState.OK
-    elif given.now_s - (unix_seconds(depth.since) or 0.0) < DEADLINE_S:
+    elif not is_over(unix_seconds(depth.since) or 0.0, DEADLINE_S, given.now_s):
         state, applied = CheckState.OK, f"written just now, {applied} by the last report"
     shown = _joined(depth.summary, applied, since)
     return StatusCheck(subject="depth", state=state, text=shown)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fathom.api.newer_release import pruned, read_known
+from fathom.api.problem import Problem
 from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
 from fathom.api.tuner_status import SpeculationTunerStatus
 from fathom.cluster.kinds import SPECULATION_TUNER, Kind, ObjectKey, ServedApis
@@ -13,6 +14,7 @@ from fathom.cluster.observed import ObservedConfigMap, ObservedJob, ObservedNode
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.depth import DepthDocument
 from fathom.measurement.counters import PodCounters, Unread
+from fathom.tuner_resource import SpeculationTuner
 
 Status = TypeVar("Status", bound=ReportedStatus)
 
@@ -108,6 +110,8 @@ class SelectedObjects(TunedObjects):
     """The same of a SpeculationTuner: its pods are those that its selector finds."""
 
     status: SpeculationTunerStatus | None
+    tuner: SpeculationTuner | tuple[Problem, ...]
+    """The resource as its user wrote it; or what is wrong with it."""
 
     @property
     def key(self) -> ObjectKey:

@@ -10,7 +10,7 @@ from fathom.cluster.manifest import Manifest
 from fathom.engine.depth import DepthDocument
 from fathom.engine.plugin import DeliveredCode, PluginBundle
 from fathom.fetch.state import COMPONENT, FetchProgram
-from fathom.manifests.metadata import MANAGED_BY, child_metadata, owned_by
+from fathom.manifests.metadata import MANAGED_BY, child_metadata, controlled_by
 from fathom.resource import SpeculativeDeployment
 from fathom.tuner_resource import SpeculationTuner
 from fathom_vllm.environment import DEPTH_KEY
@@ -103,7 +103,7 @@ def tuner_config_map(tuner: SpeculationTuner, name: str, data: Mapping[str, str]
                 names.LABEL_MANAGED_BY: MANAGED_BY,
                 names.LABEL_TUNER: tuner.metadata.name,
             },
-            "ownerReferences": [owned_by(names.TUNER_KIND, tuner.metadata)],
+            "ownerReferences": [controlled_by(names.TUNER_KIND, tuner.metadata)],
         },
         "data": dict(data),
     }

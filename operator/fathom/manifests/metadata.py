@@ -46,11 +46,11 @@ def child_metadata(
     if annotations:
         metadata["annotations"] = dict(annotations)
     if sd.metadata.uid:
-        metadata["ownerReferences"] = [owned_by(names.KIND, sd.metadata)]
+        metadata["ownerReferences"] = [controlled_by(names.KIND, sd.metadata)]
     return metadata
 
 
-def owned_by(kind: str, owner: Metadata) -> dict[str, JsonValue]:
+def controlled_by(kind: str, owner: Metadata) -> dict[str, JsonValue]:
     """The reference that has Kubernetes delete a child once its owner is gone."""
     return {
         "apiVersion": names.API_VERSION,

@@ -67,7 +67,7 @@ class TunerLoop(Loop):
         lost, metadata = state.lost, objects.metadata
         state = self._state = state.acting_upon(metadata.generation, metadata.annotations)
         await self._reporter.emit_losses(objects, lost, names.tuner_state_config_map(self.key.name))
-        tuner = parse_tuner(objects.resource)
+        tuner = objects.tuner
         if not isinstance(tuner, SpeculationTuner):
             status = status_of_refused(tuner, objects, state, now_s)
             return min(RESYNC_S, await self._report(state, status, objects, now_s))
@@ -168,6 +168,7 @@ class TunerLoop(Loop):
             unknown=part.unknown,
             metadata=metadata,
             status=status_in(part.known, SpeculationTunerStatus),
+            tuner=tuner,
             pods=observed(self._read_once, ObservedPod, pods),
             depth=DepthDocument.from_json(depth.get(DEPTH_KEY, "")) if depth else None,
             tuning=data.get(own_names[1], {}),
