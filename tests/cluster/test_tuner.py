@@ -19,12 +19,11 @@ from local_cluster.kube import MERGE_PATCH, Object
 from support.hosts import CONFIG
 from support.local_cluster import TestNamespace
 from support.operated import SIMULATED
-from support.operator_process import Operator, install_crd, operator_in
+from support.operator_process import TUNER_CRD, Operator, install_crd, operator_in
 from support.waiting import guarded, until
 
 pytestmark = pytest.mark.cluster
 
-CRD: Final = Path(__file__).parents[2] / "crds" / "fathom.dev_speculationtuners.yaml"
 FATHOM: Final = str(Path(sys.executable).with_name("fathom"))
 CEL_SINCE: Final = (1, 25)
 STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -106,7 +105,7 @@ class Tuner:
 
 @pytest.fixture
 async def tuner(namespace: TestNamespace) -> Tuner:
-    await install_crd(namespace, yaml.safe_load(CRD.read_text(encoding="utf-8")))
+    await install_crd(namespace, yaml.safe_load(TUNER_CRD.read_text(encoding="utf-8")))
     return Tuner(namespace)
 
 

@@ -4,11 +4,14 @@ import asyncio
 import datetime as dt
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import psutil
+from kubernetes.aio.client.exceptions import ApiException
 
 from local_cluster.cluster import LocalCluster
 from local_cluster.control_plane.audit import AuditEvent, read_events
+from local_cluster.demo.fleet import DemoFleet
 from local_cluster.demo.stage import OPERATOR_NAMESPACE
 
 GUARD_SECONDS = 1500.0
@@ -56,3 +59,14 @@ def operator_process(cluster: LocalCluster) -> psutil.Process | None:
         if "run" in command and any(part.endswith("/fathom") for part in command):
             return process
     return None
+
+
+async def removed(fleet: DemoFleet) -> None:
+    """Delete the resource of another module's tests, if it is there, and wait for its pods."""
+    with suppress(ApiException):
+        await fleet.api.request("DELETE", fleet.path)
+    await until(lambda: no_pods(fleet))
+
+
+async def no_pods(fleet: DemoFleet) -> bool:
+    return not await fleet.pods()

@@ -3,7 +3,6 @@
 By the lines of docs/attach.md. After test_on_kind.py, whose fleet is gone; no request is lost.
 """
 
-import asyncio
 import base64
 import json
 from collections.abc import Awaitable, Callable
@@ -12,7 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from e2e.observation import by_operator, now, until
+from e2e.observation import by_operator, now, removed, until
 from fathom.adapters.metrics_page import parse
 from fathom.api import names
 from fathom.engine.depth import DepthDocument, depth_at
@@ -173,7 +172,7 @@ class Host:
 
 
 async def test_an_engine_of_another_s_is_tuned_where_it_is(stage: DemoStage) -> None:
-    await _removed(stage)
+    await removed(stage.fleet)  # two processors are this engine's own then
     host, began_at = Host(stage), now()
     await host.create()
     await until(host.serves)
@@ -235,16 +234,6 @@ async def test_an_engine_of_another_s_is_tuned_where_it_is(stage: DemoStage) -> 
     pods = {each for each in written if each[0] == "pods"}
     assert written - pods <= allowed
     await host.remove()
-
-
-async def _removed(stage: DemoStage) -> None:
-    """Two processors are this engine's own then."""
-    try:
-        await stage.api.request("DELETE", stage.fleet.path)
-    except Exception:  # noqa: BLE001 - the tests before have deleted it
-        return
-    while await stage.fleet.pods():
-        await asyncio.sleep(1.0)
 
 
 def _tuner() -> Object:

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes.aio.client.exceptions import ApiException
 
-from e2e.observation import GUARD_SECONDS, by_operator, until
+from e2e.observation import GUARD_SECONDS, by_operator, removed, until
 from fathom.api import names
 from local_cluster.demo.fleet import DemoFleet
 from local_cluster.demo.stage import EXAMPLE, DemoStage, condition, create, wait_ready
@@ -203,17 +202,6 @@ async def under_traffic(
             with suppress(asyncio.CancelledError):
                 await watching
             await load.stop()
-
-
-async def removed(fleet: DemoFleet) -> None:
-    """Delete the resource of another module's tests, if it is there, and wait for its pods."""
-    with suppress(ApiException):
-        await fleet.api.request("DELETE", fleet.path)
-    await until(lambda: no_pods(fleet))
-
-
-async def no_pods(fleet: DemoFleet) -> bool:
-    return not await fleet.pods()
 
 
 def say(line: str) -> None:

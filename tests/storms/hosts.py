@@ -18,7 +18,7 @@ from fathom.api import names
 from fathom.api.choices import TuningMode
 from fathom.cluster.kinds import CONFIG_MAP, EVENT, POD, SPECULATION_TUNER, Kind, ObjectKey
 from fathom.engine.depth import depth_at, flat
-from support.tuner_harness import DOCUMENT, LIVE, MAX_BATCH, TunerHarness
+from support.tuner_harness import DOCUMENT, KEY, LIVE, MAX_BATCH, TunerHarness
 from unit.tuning.plant import EASY, HARD, MIDDLE
 
 STATE: Final = names.tuner_state_config_map("qwen")
@@ -57,7 +57,8 @@ class _Storm:
         mode = self.random.choice(list(TuningMode)[:2])
         self.first = TunerHarness({"tuning": {"mode": mode, "windowSeconds": 10}}, pods=0)
         self.first.tick_s = 1.0
-        self.second = _beside(self.first)
+        self.second = self.first.loop_of(OTHER)
+        """Its tuner is not there yet."""
         self.serial = 0
         for _ in range(self.random.randint(1, 4)):
             self._start()
@@ -206,10 +207,9 @@ class _Storm:
 
     def _second_tuner(self) -> None:
         if OTHER.name not in self.kube.names(SPECULATION_TUNER):
-            self.second.create(
-                {"tuning": {"mode": "Auto", "windowSeconds": 10}}, uid="uid-of-other"
-            )
-        self.second.restart()
+            spec = {"tuning": {"mode": "Auto", "windowSeconds": 10}}
+            self.first.create(spec, uid="uid-of-other", key=OTHER)
+        self.second = self.first.loop_of(OTHER)
 
     def _restart_operator(self) -> None:
         self.first.restart()
@@ -245,20 +245,23 @@ class _Storm:
 
     async def _pass_time(self, seconds: float) -> None:
         until_s = self.first.clock.at_s + seconds
-        due_s = {self.first: 0.0, self.second: 0.0}
+        due_s = {KEY: 0.0, OTHER: 0.0}
         while self.first.clock.at_s < until_s:
-            for each, at_s in due_s.items():
+            for key, at_s in due_s.items():
                 if self.first.clock.at_s >= at_s:
-                    due_s[each] = self.first.clock.at_s + await self._tick(each)
+                    due_s[key] = self.first.clock.at_s + await self._tick(key)
             self._judge()
             wait_s = min(min(due_s.values()) - self.first.clock.at_s, 10.0)
             self.first.serve(max(1.0, wait_s))
 
-    async def _tick(self, harness: TunerHarness) -> float:
+    async def _tick(self, key: ObjectKey) -> float:
         try:
-            delay_s = await harness.loop.tick()
+            delay_s = await (self.first.loop if key == KEY else self.second).tick()
         except asyncio.CancelledError:
-            harness.restart()
+            if key == KEY:
+                self.first.restart()
+            else:
+                self.second = self.first.loop_of(key)
             return 1.0
         return 60.0 if delay_s is None else delay_s
 
@@ -355,12 +358,3 @@ class _Storm:
                 if {*changed} <= {"annotations", "resourceVersion", "uid"} and self._mounts(each):
                     continue
             yield f"{each.verb} {each.kind} {each.name}"
-
-
-def _beside(first: TunerHarness) -> TunerHarness:
-    """A second tuner's loop over the same cluster, whose resource is not there yet."""
-    second = TunerHarness.__new__(TunerHarness)
-    second.__dict__.update(first.__dict__)
-    second.key = OTHER
-    second.restart()
-    return second

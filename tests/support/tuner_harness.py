@@ -44,7 +44,6 @@ class TunerHarness:
     """A fake cluster with pods of another's, and one SpeculationTuner that selects them."""
 
     def __init__(self, spec: Mapping[str, Any] | None = None, pods: int = 2) -> None:
-        self.key = KEY
         self.clock = ManualClock()
         self.kube = FakeKube()
         self.engines: dict[str, Pod] = {}
@@ -64,12 +63,14 @@ class TunerHarness:
             self.start(f"qwen-{number}")
         self.loop = self.restart()
 
-    def create(self, spec: Mapping[str, Any], uid: str = "uid-of-qwen") -> None:
+    def create(
+        self, spec: Mapping[str, Any], *, uid: str = "uid-of-qwen", key: ObjectKey = KEY
+    ) -> None:
         """Apply a SpeculationTuner for the pods."""
         document = {
             "apiVersion": names.API_VERSION,
             "kind": names.TUNER_KIND,
-            "metadata": {"name": self.key.name, "namespace": self.key.namespace, "uid": uid},
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
             "spec": {
                 "selector": {"matchLabels": {"app": "qwen"}},
                 "tuning": {"windowSeconds": 10},
@@ -80,6 +81,11 @@ class TunerHarness:
 
     def restart(self) -> TunerLoop:
         """A new operator: all that the old one held in memory is gone."""
+        self.loop = self.loop_of(KEY)
+        return self.loop
+
+    def loop_of(self, key: ObjectKey) -> TunerLoop:
+        """A new loop for a tuner over these pods."""
 
         async def models(_: ModelRef, __: object) -> ModelFacts:
             return ModelFacts()
@@ -106,8 +112,7 @@ class TunerHarness:
             identity="operator-0",
             telemetry=Telemetry(),
         )
-        self.loop = TunerLoop(self.key, world)
-        return self.loop
+        return TunerLoop(key, world)
 
     # -- whoever owns the pods
 
