@@ -69,7 +69,7 @@ def measure(
         mean_batch=sum(c.scheduled_requests for c in cells.values()) / steps if steps else None,
         acceptance_length=1 + accepted / drafted if drafted else None,
         acceptance_rate=accepted / proposed if proposed and by_position else None,
-        survival=(_survival(deltas) if cells else _by_position(deltas)) if by_position else (),
+        survival=(_survival(deltas) if drafts else _by_position(deltas)) if by_position else (),
         tpot_seconds=(
             sum(each.engine.tpot_seconds_sum for each in deltas) / answered if answered else None
         ),
