@@ -150,6 +150,7 @@ lint: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --config-file tests/mypy.ini tests
 	@$(BIN)/lint-imports --no-cache >/tmp/fathom-lint-imports.$$$$ 2>&1 \
 		|| { cat /tmp/fathom-lint-imports.$$$$; exit 1; }
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, Reason
 from fathom.cluster.missing_pods import CREATION_FAILED
@@ -21,7 +23,15 @@ from support.foreign_kinds import crd
 from support.hub_server import HubServer, Repository, serving
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
-from support.operator_process import CRDS, LEASES, Operator, install_crd, lease_in, operator_in
+from support.operator_process import (
+    CRDS,
+    LEASES,
+    TUNER_CRD,
+    Operator,
+    install_crd,
+    lease_in,
+    operator_in,
+)
 from support.waiting import until
 
 FOREIGN = ("podmonitors.yaml", "leaderworkersets.yaml", "computedomains.yaml")
@@ -78,7 +88,8 @@ async def place_in(
 
 @asynccontextmanager
 async def foreign_kinds(namespace: TestNamespace) -> AsyncIterator[None]:
-    """The kinds of others that the operator makes objects of, where they are served."""
+    """Our second kind, and those of others that the operator makes objects of."""
+    await install_crd(namespace, yaml.safe_load(TUNER_CRD.read_text(encoding="utf-8")))
     definitions = [crd(file) for file in FOREIGN]
     try:
         for definition in definitions:
@@ -111,6 +122,24 @@ async def finds_no_node(place: Place) -> None:
         return "0 nodes carry" in degraded["message"]
 
     await place.until(told, "the nodes are said")
+
+
+async def tunes_pods_of_others(place: Place) -> None:
+    """A tuner that selects no pod is told so in its status."""
+    path = f"/apis/{names.API_VERSION}/namespaces/{place.namespace.name}/{names.TUNER_PLURAL}"
+    manifest = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.TUNER_KIND,
+        "metadata": {"name": "nobodys"},
+        "spec": {"selector": {"matchLabels": {"app": "nobodys"}}},
+    }
+    await place.namespace.api.request("POST", path, body=manifest)
+
+    async def told() -> bool:
+        found = await place.namespace.api.request("GET", f"{path}/nobodys")
+        return bool(found.get("status", {}).get("conditions"))
+
+    await place.until(told, "the tuner has a status")
 
 
 async def restarts_for_age(place: Place) -> None:
@@ -226,6 +255,7 @@ Scenario = Callable[[Place], Awaitable[None]]
 SCENARIOS: Mapping[str, Scenario] = {
     "leads anew": leads_anew,
     "finds no node": finds_no_node,
+    "tunes pods of others": tunes_pods_of_others,
     "restarts for age": restarts_for_age,
     "spans nodes": spans_nodes,
     "fetches weights": fetches_weights,

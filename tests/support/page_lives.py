@@ -21,7 +21,7 @@ from fathom.api.names import ANNOTATION_PAUSED
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.kinds import CONFIG_MAP, POD, SPECULATIVE_DEPLOYMENT, ServedApis
 from fathom.engine.depth import DepthDocument, flat
-from fathom.measurement.counters import PodCounters, Unread
+from fathom.measurement.counters import PodCounters, Unread, UnreadKind
 from fathom.page.subject import Subject
 from fathom.resource import UNWATCHED_S
 from fathom.tuning.tuner import decide
@@ -75,7 +75,9 @@ class Engines(FakeMetrics):
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         if self.refused:
-            return Sample((), tuple(Unread(each.pod, self.refused, refused=True) for each in pods))
+            return Sample(
+                (), tuple(Unread(each.pod, self.refused, UnreadKind.REFUSED) for each in pods)
+            )
         return Sample(tuple(self._served(each.pod) for each in pods))
 
     def _served(self, name: str) -> PodCounters:
@@ -102,7 +104,7 @@ class Engines(FakeMetrics):
             found = DepthDocument.from_json(each.get("data", {}).get(DEPTH_KEY, ""))
             if found is not None:
                 return found
-        return DepthDocument(0, flat(3, 16))
+        return DepthDocument(generation=0, schedule=flat(3, 16))
 
 
 @dataclass(frozen=True)
@@ -306,8 +308,15 @@ class Seen:
     now_s: float
 
 
+def _fails(_: object, method: str, event: structlog.typing.EventDict) -> str:
+    """What a pass logs; its bugs, which a loop outlives, fail who plays it."""
+    if "exc_info" in event:
+        raise AssertionError(f"{method}: {event['event']}")
+    return str(event["event"])
+
+
 async def _seen(life: Awaitable[Life]) -> Seen:
-    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    structlog.configure(processors=[_fails], logger_factory=structlog.ReturnLoggerFactory())
     try:
         done = await life
         return Seen(done.subject, done.now_s)
