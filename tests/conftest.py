@@ -7,11 +7,20 @@ is dear to start name a group (`pytest.mark.xdist_group`), and all of it stays o
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 # An example may take as long as a slow machine takes for it.
 settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any")
+
+@pytest.fixture(autouse=True)
+def _plain_log() -> None:
+    """Log tracebacks as Python has them: with each frame's values, one takes up to ten seconds."""
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()]
+    )
+
 
 NEEDS = ("cluster", "engine", "e2e")
 """Folders whose name is what their tests need; anywhere else a test says so itself."""
