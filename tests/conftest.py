@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any")
 
+
 @pytest.fixture(autouse=True)
 def _plain_log() -> None:
     """Log tracebacks as Python has them: with each frame's values, one takes up to ten seconds."""
