@@ -115,7 +115,8 @@ async def operator(
     tuner: Tuner,  # noqa: ARG001 - its CRD is there first
     tmp_path: Path,
 ) -> AsyncIterator[Operator]:
-    async with operator_in(namespace, tmp_path) as operator:
+    # With the few rights that tuners need.
+    async with operator_in(namespace, tmp_path, tuners_only=True) as operator:
         yield operator
         assert not [event for event in operator.requests() if event.code == 403]
 

@@ -61,6 +61,11 @@ def operator_process(cluster: LocalCluster) -> psutil.Process | None:
     return None
 
 
+async def operator_leads(cluster: LocalCluster, since: dt.datetime) -> bool:
+    """Whether an operator does more than wait for the lease."""
+    return any(event.resource != "leases" for event in by_operator(cluster, since))
+
+
 async def removed(fleet: DemoFleet) -> None:
     """Delete the resource of another module's tests, if it is there, and wait for its pods."""
     with suppress(ApiException):

@@ -3,7 +3,6 @@
 How little is written, under traffic and after it: tests/cluster/test_operator_traffic.py.
 """
 
-import datetime as dt
 import json
 import re
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import pytest
 from markupsafe import escape
 
 from e2e import newcomer
-from e2e.observation import by_operator, now, operator_process, until
+from e2e.observation import by_operator, now, operator_leads, operator_process, until
 from fathom.api import names
 from local_cluster.demo.page import save_page
 from local_cluster.demo.stage import DemoStage, condition
@@ -105,7 +104,7 @@ async def test_depth_follows_the_traffic_through_a_killed_operator(stage: DemoSt
         served_before = len(load.results)
         await until(lambda: served(load, served_before + 10))
         assert await fleet.depth_in_force(BATCH) == depth
-        await until(lambda: operator_leads(stage, killed_at))
+        await until(lambda: operator_leads(stage.cluster, killed_at))
 
         await follows(stage, load, EASY, lambda depth: depth >= DEEP)
         await until(lambda: served(load, 300))
@@ -201,11 +200,6 @@ async def obeyed(stage: DemoStage) -> bool:
 
 async def in_force(stage: DemoStage, depth: int) -> bool:
     return await stage.fleet.depth_in_force(BATCH) == depth
-
-
-async def operator_leads(stage: DemoStage, since: dt.datetime) -> bool:
-    """Whether an operator does more than wait for the lease."""
-    return any(event.resource != "leases" for event in by_operator(stage.cluster, since))
 
 
 async def nothing_left(stage: DemoStage) -> bool:

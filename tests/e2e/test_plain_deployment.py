@@ -3,27 +3,36 @@
 By the lines of docs/attach.md. After test_on_kind.py, whose fleet is gone; no request is lost.
 """
 
+import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import pytest
 import yaml
 
-from e2e.observation import by_operator, now, removed, until
+from e2e.observation import by_operator, now, operator_leads, operator_process, removed, until
 from fathom.adapters.metrics_page import parse
 from fathom.api import names
 from fathom.engine.depth import DepthDocument, depth_at
 from fathom.measurement.counters import PodCounters
 from fathom_vllm.bundle import bundle_zip
 from fathom_vllm.environment import DEPTH_KEY
-from local_cluster.demo.stage import EXAMPLE, DemoStage, condition
+from local_cluster.demo.stage import (
+    EXAMPLE,
+    OPERATOR_NAMESPACE,
+    DemoStage,
+    condition,
+    install_operator,
+)
 from local_cluster.engine.language import EASY
 from local_cluster.engine.traffic import LoadGenerator, Phase
+from local_cluster.helm import find_helm
 from local_cluster.kube import MERGE_PATCH, Object
 from support.local_cluster import is_ready
 from support.pages import DOCS
+from support.terminal import Terminal
 
 pytestmark = pytest.mark.e2e
 
@@ -161,6 +170,28 @@ class Host:
             text = await answer.text()
         return parse(text, pod=pod["metadata"]["name"], at_s=0.0)
 
+    async def restart(self) -> None:
+        """As `kubectl rollout restart` does it, until another pod serves alone."""
+        before = {each["metadata"]["name"] for each in await self.pods()}
+        annotations = {"kubectl.kubernetes.io/restartedAt": now().isoformat()}
+        await self.api.request(
+            "PATCH",
+            f"{DEPLOYMENTS}/{NAME}",
+            body={"spec": {"template": {"metadata": {"annotations": annotations}}}},
+            content_type=MERGE_PATCH,
+        )
+
+        async def serves_by_another() -> bool:
+            others = {each["metadata"]["name"] for each in await self.pods()} - before
+            return bool(others) and await self.serves()
+
+        await until(serves_by_another)
+
+    async def is_on_its_own(self) -> bool:
+        """Whether its engine saw its document go, and obeys none."""
+        page = await self.page()
+        return page.document_gone and page.depth_generation == 0
+
     async def remove(self) -> None:
         await self.api.request("DELETE", f"{DEPLOYMENTS}/{NAME}")
         await self.api.request("DELETE", f"/api/v1/namespaces/llm/services/{NAME}")
@@ -171,7 +202,43 @@ class Host:
         await until(gone)
 
 
-async def test_an_engine_of_another_s_is_tuned_where_it_is(stage: DemoStage) -> None:
+class Killer:
+    """Kills the operator after the first of each kind of its writes, from one moment on."""
+
+    def __init__(self, stage: DemoStage) -> None:
+        self._stage = stage
+        self._from = now()
+        self.kinds: list[str] = []
+
+    async def kill_once_more(self) -> None:
+        """If there was a write of a new kind; the operator leads again then."""
+        for event in by_operator(self._stage.cluster, self._from):
+            kind = f"{event.verb} {event.resource} {event.name}"
+            of_tuners = event.resource in {"configmaps", names.TUNER_PLURAL}
+            if event.is_write and of_tuners and kind not in self.kinds:
+                self.kinds.append(kind)
+                await self._kill()
+                return
+
+    async def _kill(self) -> None:
+        process, killed_at = operator_process(self._stage.cluster), now()
+        assert process is not None
+        process.kill()
+        await until(lambda: operator_leads(self._stage.cluster, killed_at))
+
+
+@pytest.fixture
+async def operator(stage: DemoStage) -> AsyncIterator[None]:
+    """It is there again after a test that uninstalls it."""
+    yield
+    await install_operator(stage.cluster)
+
+
+async def test_an_engine_of_another_s_is_tuned_where_it_is(
+    stage: DemoStage,
+    terminal: Terminal,
+    operator: None,  # noqa: ARG001 - it comes back
+) -> None:
     await removed(stage.fleet)  # two processors are this engine's own then
     host, began_at = Host(stage), now()
     await host.create()
@@ -180,49 +247,43 @@ async def test_an_engine_of_another_s_is_tuned_where_it_is(stage: DemoStage) -> 
 
     async with LoadGenerator(await host.url(), "/models/target") as load:
         load.set_phase(Phase(EASY, CONCURRENCY))
-        await until(_says(stage, lambda status: status["breakEven"]))
-        status = await _status(stage)
-        assert (status["level"], status["reason"]) == ("Metrics", "PluginMissing")
-        assert [each["depth"] for each in status["breakEven"]] == [2, 1]
-
+        await _is_watched(stage)
         await host.patch()
-        await until(_says(stage, lambda status: "Would move" in _tuning(status)))
-        await until(host.serves)
-        status = await _status(stage)
-        assert status["level"] == "Live"
-        assert status["engines"][0]["depths"] == "0,1,3,5,7"
-        assert await _document(stage) is None
+        await _is_advised(stage, host)
 
-        await stage.api.request(
-            "PATCH",
-            f"{TUNERS}/qwen",
-            body={"spec": {"tuning": {"mode": "Auto"}}},
-            content_type=MERGE_PATCH,
-        )
+        # Let go in the middle of a probe.
+        await _tune(stage, "Auto")
+        await until(lambda: _probes(stage))
+        await terminal.says("fathom detach qwen -n llm", "3. SpeculationTuner qwen")
+        assert (await host.page()).runs(_flat_at(3, await _document(stage)))
+
+        # Tuned again, by an operator that dies after each kind of write.
+        killer = Killer(stage)
+        await _tune(stage, "Auto")
 
         async def is_deep() -> bool:
+            await killer.kill_once_more()
             document = await _document(stage)
             deep = document is not None and depth_at(document.schedule, CONCURRENCY) > 3
             return deep and document is not None and (await host.page()).runs(document)
 
         await until(is_deep)
+        assert {each.split()[1] for each in killer.kinds} == {"configmaps", names.TUNER_PLURAL}
+
+        # The host restarts its pods: the next one has the depth in force.
+        await host.restart()
+        await until(is_deep)
+
+        # All of it goes. The engine that runs goes back, and so does the next.
+        await asyncio.to_thread(_uninstall, stage)
         await stage.api.request("DELETE", f"{TUNERS}/qwen")
-
-        async def is_back() -> bool:
-            page = await host.page()
-            return page.document_gone and page.depth_generation == 0
-
-        took_s = await until(is_back)
+        took_s = await until(host.is_on_its_own)
         print(f"back at the user's depth {took_s:.0f} s after the tuner was deleted")
-        before = len(load.results)
-
-        async def serves_on() -> bool:
-            return len(load.results) > before
-
-        await until(serves_on)
+        await host.restart()
+        assert (await host.page()).depth_generation == 0
         await load.stop()
 
-    print(f"{len(load.results)} requests")
+    print(f"{len(load.results)} requests; killed after {', '.join(killer.kinds)}")
     assert [each.error for each in load.results if not each.ok] == []
     written = {
         (event.resource, event.name)
@@ -236,6 +297,50 @@ async def test_an_engine_of_another_s_is_tuned_where_it_is(stage: DemoStage) -> 
     await host.remove()
 
 
+async def _is_watched(stage: DemoStage) -> None:
+    """As a stock engine can be."""
+    await until(_says(stage, lambda status: status["breakEven"]))
+    status = await _status(stage)
+    assert (status["level"], status["reason"]) == ("Metrics", "PluginMissing")
+    assert [each["depth"] for each in status["breakEven"]] == [2, 1]
+
+
+async def _is_advised(stage: DemoStage, host: Host) -> None:
+    """And nothing is written for the engine."""
+    await until(_says(stage, lambda status: "Would move" in _tuning(status)))
+    await until(host.serves)
+    status = await _status(stage)
+    assert status["level"] == "Live"
+    assert status["engines"][0]["depths"] == "0,1,3,5,7"
+    assert await _document(stage) is None
+
+
+async def _tune(stage: DemoStage, mode: str) -> None:
+    await stage.api.request(
+        "PATCH",
+        f"{TUNERS}/qwen",
+        body={"spec": {"tuning": {"mode": mode}}},
+        content_type=MERGE_PATCH,
+    )
+
+
+async def _probes(stage: DemoStage) -> bool:
+    document = await _document(stage)
+    return document is not None and bool(document.ends)
+
+
+def _flat_at(depth: int, document: DepthDocument | None) -> DepthDocument:
+    """A document that asks every batch for a depth, and no pod for another."""
+    assert document is not None
+    assert not document.pods
+    assert {each.depth for each in document.schedule} == {depth}
+    return document
+
+
+def _uninstall(stage: DemoStage) -> None:
+    find_helm().uninstall("fathom", OPERATOR_NAMESPACE, kubeconfig=stage.cluster.kubeconfig)
+
+
 def _tuner() -> Object:
     return {
         "apiVersion": names.API_VERSION,
@@ -243,7 +348,7 @@ def _tuner() -> Object:
         "metadata": {"name": "qwen", "namespace": "llm"},
         "spec": {
             "selector": {"matchLabels": {"app": NAME}},
-            "tuning": {"windowSeconds": 10},
+            "tuning": {"windowSeconds": 5},
         },
     }
 

@@ -14,7 +14,7 @@ from kubernetes.aio.leaderelection import leaderelection
 from fathom.adapters.kube import Kube
 from fathom.adapters.pod_metrics import FetchMetrics
 from fathom.adapters.ports import KubePort
-from fathom.cluster.kinds import ObjectKey
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.engine.plugin import plugin_bundle
 from fathom.fetch.state import fetch_program
 from fathom.quality.comparison import Completion, CompletionRequest
@@ -218,7 +218,7 @@ class Operator:
         async with asyncio.TaskGroup() as group:
             for namespace in self._namespaces or ("",):
                 group.create_task(self._watches.follow(kube, namespace, resource))
-            group.create_task(sweep(kube, self._namespaces, loops))
+            group.create_task(sweep(kube, self._namespaces, loops, kinds=(SPECULATIVE_DEPLOYMENT,)))
 
 
 def _session() -> aiohttp.ClientSession:

@@ -15,6 +15,8 @@ import yaml
 from kubernetes.aio.client.exceptions import ApiException
 
 from local_cluster.control_plane.audit import AuditEvent, read_events
+from local_cluster.demo.stage import CHART
+from local_cluster.helm import Release, find_helm
 from local_cluster.kube import Object
 from rights.granted import LEASE_RULES, MODELS_RULES, NODE_RULES, Rule
 from support.local_cluster import TestNamespace
@@ -24,6 +26,7 @@ CRD = Path(__file__).parents[2] / "crds" / "fathom.dev_speculativedeployments.ya
 TUNER_CRD = CRD.with_name("fathom.dev_speculationtuners.yaml")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CLUSTER_ROLE = ("ClusterRole", "fathom")
 ACCOUNT = "fathom"
 RULES: Sequence[Rule] = (*MODELS_RULES, *LEASE_RULES)
 """The chart's, as far as a Role can grant them."""
@@ -44,6 +47,8 @@ class Operator:
     """And at which address, as that of its pod."""
     environment: Mapping[str, str] = field(default_factory=lambda: {"HF_HUB_OFFLINE": "1"})
     """Beside this process's own; by default, as the models of most tests are on no hub."""
+    arguments: Sequence[str] = ()
+    """More of them."""
     pod: str = "operator-0"
     """Who holds the lease. One that is started again is the same."""
     process: subprocess.Popen[bytes] | None = field(default=None)
@@ -67,6 +72,7 @@ class Operator:
                     f"--page-port={self.page_port}",
                     f"--page-host={self.page_host}",
                     "--log-format=console",
+                    *self.arguments,
                 ],
                 env={
                     **os.environ,
@@ -112,10 +118,12 @@ async def operator_in(
     leader_elect: bool = False,
     page_port: int = 0,
     page_host: str = "127.0.0.1",
+    tuners_only: bool = False,
 ) -> AsyncIterator[Operator]:
     """Install the CRD, an account with the chart's rights in this namespace; start an operator."""
     await install_crd(namespace)
-    kubeconfig = await account(namespace, directory)
+    rules = await asyncio.to_thread(_tuner_rules) if tuners_only else RULES
+    kubeconfig = await account(namespace, directory, rules)
     operator = Operator(
         namespace,
         kubeconfig,
@@ -123,6 +131,7 @@ async def operator_in(
         leader_elect,
         page_port=page_port,
         page_host=page_host,
+        arguments=["--tuners-only"] if tuners_only else (),
     )
     operator.start()
     try:
@@ -130,6 +139,17 @@ async def operator_in(
     finally:
         if operator.process is not None and operator.process.poll() is None:
             operator.kill()
+
+
+def _tuner_rules() -> Sequence[Rule]:
+    """The chart's for an operator of tuners alone."""
+    release = Release(CHART, "fathom", "fathom-system", {"tunersOnly": True})
+    rendered = filter(None, yaml.safe_load_all(find_helm().template(release)))
+    (role,) = (
+        each for each in rendered if (each["kind"], each["metadata"]["name"]) == CLUSTER_ROLE
+    )
+    rules: Sequence[Rule] = role["rules"]
+    return rules
 
 
 async def install_crd(

@@ -1,5 +1,8 @@
 {{/* All that the operator may do to the resources it serves; tests hold it against what it does. */}}
 {{- define "fathom.rules" -}}
+{{- if .Values.tunersOnly -}}
+{{- include "fathom.tunerRules" . -}}
+{{- else -}}
 # What users ask for is read, never written; what became of it goes to the status.
 - apiGroups: [fathom.dev]
   resources: [speculativedeployments, speculationtuners]
@@ -48,4 +51,26 @@
 - apiGroups: [""]
   resources: [events]
   verbs: [list, create]
+{{- end -}}
+{{- end -}}
+
+{{/* What SpeculationTuners need: they own no pods. */}}
+{{- define "fathom.tunerRules" -}}
+- apiGroups: [fathom.dev]
+  resources: [speculationtuners]
+  verbs: [get, list, watch]
+- apiGroups: [fathom.dev]
+  resources: [speculationtuners/status]
+  verbs: [patch]
+# A depth document and what was learnt, which go with their tuner.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [list, create, patch]
+# Annotated, so that a new depth reaches their volume soon.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, patch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
 {{- end -}}

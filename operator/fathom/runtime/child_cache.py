@@ -144,16 +144,19 @@ class Feed:
 class ChildCache:
     """All feeds."""
 
-    def __init__(self, clock: Clock, namespaces: Sequence[str] = ()) -> None:
+    def __init__(
+        self, clock: Clock, namespaces: Sequence[str] = (), kinds: Sequence[Kind] = KINDS
+    ) -> None:
         """Start without anything: nothing is known until informers have listed it.
 
         Args:
             clock: tells how long nothing was heard.
             namespaces: that are served; empty: all.
+            kinds: of children; none where no resource has any.
         """
         self._feeds = {
             (kind, namespace): Feed(kind, namespace, clock)
-            for kind in KINDS
+            for kind in kinds
             for namespace in namespaces or ("",)
         }
 

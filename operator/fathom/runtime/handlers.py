@@ -14,9 +14,10 @@ import structlog
 from kubernetes.aio.client import Configuration
 
 from fathom.adapters.ports import EventType, KubeError, KubePort
-from fathom.cluster.kinds import RESOURCE_KINDS, Kind, ObjectKey
+from fathom.cluster.kinds import Kind, ObjectKey
 from fathom.cluster.manifest import place_of
 from fathom.runtime.loop_registry import Loops
+from fathom.runtime.options import RunOptions
 from fathom.times import Backoff
 
 SWEEP_S: Final = 300.0
@@ -38,6 +39,7 @@ async def sweep(
     namespaces: Sequence[str],
     loops: Loops,
     *,
+    kinds: Sequence[Kind],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Every few minutes, for ever, list all there is. What fails is told and tried again.
@@ -46,11 +48,12 @@ async def sweep(
         kube: to list from.
         namespaces: to look into; empty: all.
         loops: is told of what is there.
+        kinds: of resources.
         sleep: waits so many seconds.
     """
     while True:
         await sleep(SWEEP_S)
-        for kind, namespace in product(RESOURCE_KINDS, namespaces or ("",)):
+        for kind, namespace in product(kinds, namespaces or ("",)):
             with _told(kind, namespace):
                 found = await kube.select(kind, namespace, "")
                 # Whatever else is wrong with one of them is its own loop's to tell.
@@ -58,14 +61,17 @@ async def sweep(
                 loops.listed(kind, namespace, keys)
 
 
-async def tell_what_is_refused(kube: KubePort, namespaces: Sequence[str]) -> None:
+async def tell_what_is_refused(
+    kube: KubePort, namespaces: Sequence[str], kinds: Sequence[Kind]
+) -> None:
     """Say at once, and not only at the first sweep, which resources may not be listed.
 
     Args:
         kube: to ask.
         namespaces: to look into; empty: all.
+        kinds: of resources.
     """
-    for kind, namespace in product(RESOURCE_KINDS, namespaces or ("",)):
+    for kind, namespace in product(kinds, namespaces or ("",)):
         with _told(kind, namespace):
             try:
                 # The cheapest list there is.
@@ -109,7 +115,7 @@ async def watch(
     loops: Loops,
     kube: KubePort,
     configuration: Configuration,
-    namespaces: Sequence[str],
+    options: RunOptions,
     heed_signals: Callable[[], None],
 ) -> None:
     """Start and wake loops until it is cancelled. However it ends, no loop acts any more.
@@ -118,19 +124,20 @@ async def watch(
         loops: what is told.
         kube: what finds resources that the watches missed.
         configuration: how Kopf reaches the API server.
-        namespaces: to watch; empty: all.
+        options: which namespaces and kinds to watch.
         heed_signals: called once Kopf has set handlers of its own. By those it would end too late:
             it lets loops go on until all else has ended.
 
     Raises:
         Exception: Kopf's, after several in a row; or of the search for what it missed.
     """
+    namespaces, kinds = options.namespaces, options.kinds
 
     async def operate() -> None:
         up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         up.add_done_callback(lambda _: heed_signals())
         tasks = await kopf.spawn_tasks(
-            registry=registered(loops, configuration),
+            registry=registered(loops, configuration, kinds),
             settings=kopf_settings(),
             standalone=True,
             clusterwide=not namespaces,
@@ -140,7 +147,10 @@ async def watch(
         await kopf.run_tasks(tasks, ignored=_NotKopfs())
 
     async def search() -> None:
-        await asyncio.gather(tell_what_is_refused(kube, namespaces), sweep(kube, namespaces, loops))
+        await asyncio.gather(
+            tell_what_is_refused(kube, namespaces, kinds),
+            sweep(kube, namespaces, loops, kinds=kinds),
+        )
 
     watching = again_and_again(operate, sleep=asyncio.sleep, now_s=time.monotonic)
     # Without either of them nobody would notice that resources are missed.
@@ -237,7 +247,9 @@ def kopf_settings() -> kopf.OperatorSettings:
     return settings
 
 
-def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegistry:
+def registered(
+    loops: Loops, configuration: Configuration, kinds: Sequence[Kind]
+) -> kopf.OperatorRegistry:
     """The handlers, in a registry of their own: nothing is global."""
     registry = kopf.OperatorRegistry()
 
@@ -260,7 +272,7 @@ def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegis
         version = meta.get("resourceVersion") or ""
         loops.changed(key, meta.get("generation") or 0, meta.annotations, version)
 
-    for each in RESOURCE_KINDS:
+    for each in kinds:
         on_event = kopf.on.event(*_resource(each), id=each.kind.lower(), registry=registry)
         on_event(partial(resource, each))
 

@@ -6,14 +6,12 @@ import signal
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from socket import has_dualstack_ipv6
 from typing import Annotated, Final
 
 import structlog
 import typer
 from aiohttp import web
 from kubernetes.aio.client import ApiClient, Configuration
-from prometheus_client import ProcessCollector, start_http_server
 
 from fathom import version_and_build
 from fathom.adapters import kube_config
@@ -27,7 +25,7 @@ from fathom.adapters.prometheus_sources import SourcesError, read_sources
 from fathom.engine.plugin import plugin_bundle
 from fathom.fetch.state import fetch_program
 from fathom.runtime.caches import ModelCache, NodeCache, ServedCache
-from fathom.runtime.child_cache import ChildCache
+from fathom.runtime.child_cache import KINDS, ChildCache
 from fathom.runtime.gather import read_nodes
 from fathom.runtime.handlers import watch
 from fathom.runtime.informer import informed
@@ -112,11 +110,6 @@ def run(options: RunOptions) -> int:
         return exit_code(_operate(options))
 
 
-def _every_address() -> str:
-    """Every address of this pod: it may have IPv4 alone, or IPv6 alone."""
-    return "::" if has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a pod's own addresses
-
-
 def exit_code(operating: Coroutine[None, None, None]) -> int:
     """Run until it ends; the exit code that says how: see `run`."""
     try:
@@ -135,7 +128,7 @@ async def _operate(options: RunOptions) -> None:
     version = await asyncio.to_thread(version_and_build)
     clock, who = SystemClock(), this_operator()
     with_login = read_sources(options.prometheus_sources, clock)
-    children = ChildCache(clock, options.namespaces)
+    children = ChildCache(clock, options.namespaces, () if options.tuners_only else KINDS)
     # Each watch keeps a connection for itself.
     configuration.connection_pool_maxsize += len(children)
     telemetry = Telemetry()
@@ -176,8 +169,7 @@ async def _operate(options: RunOptions) -> None:
             telemetry=telemetry,
         )
         if options.metrics_port:
-            ProcessCollector(registry=telemetry.registry)
-            start_http_server(options.metrics_port, _every_address(), registry=telemetry.registry)
+            telemetry.serve(options.metrics_port)
         loops = Loops(world)
         heed_signals = ender(loops)
         heed_signals()
@@ -197,7 +189,7 @@ async def _operate(options: RunOptions) -> None:
             async def work() -> None:
                 await asyncio.wait([listed])
                 _log.info("operating", version=version, identity=who)
-                await watch(loops, kube, configuration, options.namespaces, heed_signals)
+                await watch(loops, kube, configuration, options, heed_signals)
 
             try:
                 await _when_leading(
@@ -293,6 +285,12 @@ def run_command(
         list[str] | None,
         typer.Option("-n", "--namespace", help="Serve this namespace only; may be repeated."),
     ] = None,
+    tuners_only: Annotated[
+        bool,
+        typer.Option(
+            "--tuners-only", help="Reconcile SpeculationTuners alone, which needs few rights."
+        ),
+    ] = False,
     leader_elect: Annotated[
         bool | None,
         typer.Option(
@@ -336,6 +334,7 @@ def run_command(
     in_a_pod = bool(lease_namespace)
     options = RunOptions(
         namespaces=tuple(namespace or ()),
+        tuners_only=tuners_only,
         leader_elect=in_a_pod if leader_elect is None else leader_elect,
         lease_name=lease_name,
         lease_namespace=lease_namespace or _DEFAULTS.lease_namespace,

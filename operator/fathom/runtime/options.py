@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from fathom.cluster.kinds import RESOURCE_KINDS, SPECULATION_TUNER, Kind
 from fathom.text import scrubbed
 
 
@@ -22,6 +23,8 @@ class RunOptions:
 
     namespaces: tuple[str, ...] = ()
     """Namespaces to serve; empty: all of them."""
+    tuners_only: bool = False
+    """Reconcile SpeculationTuners alone, which needs few rights."""
     leader_elect: bool = True
     """Hold a lease, so that a second replica may stand by."""
     lease_name: str = "fathom-operator"
@@ -39,6 +42,11 @@ class RunOptions:
     log_format: LogFormat = LogFormat.JSON
     kubeconfig: Path | None = None
     """None: the pod's service account, or else the user's default kubeconfig."""
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What this operator reconciles."""
+        return (SPECULATION_TUNER,) if self.tuners_only else RESOURCE_KINDS
 
 
 def without_secrets(

@@ -2,9 +2,17 @@
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from socket import has_dualstack_ipv6
 from typing import Final, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    start_http_server,
+)
 
 from fathom.api.conditions import AlarmKind, ConditionType, Reason
 from fathom.api.status import GainedStatus, ReportedStatus
@@ -147,6 +155,12 @@ class Telemetry:
             "fathom_reconcile_overdue_seconds",
             "Seconds since the next reconcile should have begun.",
         )
+
+    def serve(self, port: int) -> None:
+        """Serve /metrics at every address of this pod: it may have IPv4 alone, or IPv6 alone."""
+        ProcessCollector(registry=self.registry)
+        every = "::" if has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a pod's own addresses
+        start_http_server(port, every, registry=self.registry)
 
     def _of_a_resource(self, kind: type[_Metric], name: str, text: str, *labels: str) -> _Metric:
         """A metric with a series, or one for each value of these labels, for each resource."""

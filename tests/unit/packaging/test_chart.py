@@ -70,6 +70,7 @@ def test_creates_these_objects_and_no_others(render: Render) -> None:
         ("ClusterRole", "fathom"),
         ("ClusterRole", "fathom-view"),
         ("ClusterRole", "fathom-edit"),
+        ("ClusterRole", "fathom-edit-tuners"),
         ("ClusterRoleBinding", "fathom"),
         ("Role", "fathom"),
         ("RoleBinding", "fathom"),
@@ -127,8 +128,32 @@ def test_served_namespaces_can_be_limited_and_so_are_the_rights(render: Render) 
     assert binding["subjects"] == SUBJECTS
 
 
+def test_an_operator_for_tuners_alone_starts_no_pods(render: Render) -> None:
+    manifests = render({"tunersOnly": True})
+    (container,) = pod_of(manifests)["containers"]
+    assert "--tuners-only" in container["args"]
+    role = manifests["ClusterRole", "fathom"]
+    assert rules_of(role) == [
+        ([names.GROUP], [names.TUNER_PLURAL], ["get", "list", "watch"]),
+        ([names.GROUP], [f"{names.TUNER_PLURAL}/status"], ["patch"]),
+        ([""], ["configmaps"], ["list", "create", "patch"]),
+        ([""], ["pods"], ["list", "patch"]),
+        ([""], ["events"], ["create"]),
+    ]
+    kinds = "CustomResourceDefinition"
+    assert {name for kind, name in manifests if kind == kinds} == {
+        f"{names.TUNER_PLURAL}.{names.GROUP}"
+    }
+    users = [manifests["ClusterRole", f"fathom-{each}"] for each in ("view", "edit-tuners")]
+    asked = {each for role in users for _, found, _ in rules_of(role) for each in found}
+    assert asked == {names.TUNER_PLURAL, f"{names.TUNER_PLURAL}/status"}
+    assert ("ClusterRole", "fathom-edit") not in manifests
+
+
 def test_users_roles_are_aggregated(render: Render) -> None:
     manifests = render({})
+    tuners = manifests["ClusterRole", "fathom-edit-tuners"]
+    assert [found for _, found, _ in rules_of(tuners)] == [[names.TUNER_PLURAL]]
     view = manifests["ClusterRole", "fathom-view"]
     edit = manifests["ClusterRole", "fathom-edit"]
     aggregate = "rbac.authorization.k8s.io/aggregate-to-"

@@ -22,7 +22,9 @@ class Sweeping:
         self._due = asyncio.Semaphore(0)
         self._waiting = asyncio.Event()
         self.waits_s: list[float] = []
-        self.task = asyncio.create_task(sweep(harness.kube, namespaces, loops, sleep=self._sleep))
+        self.task = asyncio.create_task(
+            sweep(harness.kube, namespaces, loops, kinds=RESOURCE_KINDS, sleep=self._sleep)
+        )
 
     async def _sleep(self, seconds: float) -> None:
         self.waits_s.append(seconds)
@@ -107,7 +109,7 @@ async def test_a_sweep_that_fails_in_any_way_is_told_and_not_the_last_one(
 async def test_whatever_fails_in_one_namespace_the_next_is_asked_for(harness: LoopHarness) -> None:
     harness.kube.fail = unforeseen
     with structlog.testing.capture_logs() as logs:
-        await tell_what_is_refused(harness.kube, ("llm", "c"))
+        await tell_what_is_refused(harness.kube, ("llm", "c"), RESOURCE_KINDS)
     assert [each["namespace"] for each in logs] == ["llm", "c"] * len(RESOURCE_KINDS)
 
 
@@ -116,7 +118,7 @@ async def test_what_may_not_be_listed_is_told_with_what_to_do(
 ) -> None:
     harness.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
     with structlog.testing.capture_logs() as at_once:
-        await tell_what_is_refused(harness.kube, ("llm", "c"))
+        await tell_what_is_refused(harness.kube, ("llm", "c"), RESOURCE_KINDS)
     sweeping = Sweeping(harness, loops, ("llm", "c"))
     with structlog.testing.capture_logs() as at_a_sweep:
         await sweeping.once()
@@ -131,7 +133,7 @@ async def test_what_may_not_be_listed_is_told_with_what_to_do(
 async def test_of_all_namespaces_none_can_be_taken_out(harness: LoopHarness) -> None:
     harness.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
     with structlog.testing.capture_logs() as logs:
-        await tell_what_is_refused(harness.kube, ())
+        await tell_what_is_refused(harness.kube, (), RESOURCE_KINDS)
     assert "any namespace" in logs[0]["event"]
     assert "`namespaces`" not in logs[0]["event"]
 
@@ -139,7 +141,7 @@ async def test_of_all_namespaces_none_can_be_taken_out(harness: LoopHarness) -> 
 async def test_a_server_that_does_not_answer_refuses_nothing(harness: LoopHarness) -> None:
     harness.kube.fail = lambda _verb, _kind: KubeError(0, "no answer")
     with structlog.testing.capture_logs() as logs:
-        await tell_what_is_refused(harness.kube, ("llm",))
+        await tell_what_is_refused(harness.kube, ("llm",), RESOURCE_KINDS)
     assert logs == []
 
 

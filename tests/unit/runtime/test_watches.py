@@ -19,6 +19,7 @@ from fathom.runtime.handlers import (
     watch,
 )
 from fathom.runtime.loop_registry import Loops
+from fathom.runtime.options import RunOptions
 from support.api_server import NOT_FOR_ALL, ApiServer, served
 from support.loop_harness import KEY, LoopHarness
 from support.waiting import until
@@ -27,7 +28,8 @@ from support.waiting import until
 async def watching(
     loops: Loops, harness: LoopHarness, url: str, namespaces: Sequence[str] = ()
 ) -> None:
-    await watch(loops, harness.kube, Configuration(host=url), namespaces, heed_signals=lambda: None)
+    options = RunOptions(namespaces=tuple(namespaces))
+    await watch(loops, harness.kube, Configuration(host=url), options, heed_signals=lambda: None)
 
 
 class LongLook:
