@@ -25,6 +25,8 @@ from support.prometheus import running_prometheus
 from support.waiting import until
 
 GOOD, BAD = ObjectKey("llm", "kimi"), ObjectKey("llm", "glm")
+POD = "a-pod-of-others-0"
+"""Whose name says nothing of who tunes it."""
 VARIABLES = {"$__rate_interval": "3s", "$namespace": GOOD.namespace, "$name": GOOD.name}
 """As Grafana puts them into a query."""
 
@@ -67,6 +69,7 @@ def busy(telemetry: Telemetry) -> None:
             ),
         )
         telemetry.reported(key, status, 0.0)
+        telemetry.pods(key, [POD] if well else [])
         telemetry.depth(key, DepthDocument(generation=1, schedule=flat(3, 16)))
         telemetry.alarms(key, () if well else (AlarmKind.DRAFT_MISMATCH,))
         telemetry.looked_after(key, lambda: 0.5)
@@ -112,7 +115,7 @@ def jobs(operator: str, engine: str) -> list[Mapping[str, JsonValue]]:
     }
     of_engine: JsonValue = {
         "targets": [engine],
-        "labels": {"namespace": "llm", "pod": "kimi-0a1b2c3d-5f6g7-x8z9q"},
+        "labels": {"namespace": "llm", "pod": POD},
     }
     return [
         {"job_name": "operator", "honor_labels": True, "static_configs": [of_operator]},

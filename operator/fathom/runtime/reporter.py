@@ -55,6 +55,7 @@ class Reporter:
     ) -> None:
         """Have the page and the operator's own metrics tell of a status."""
         self._world.telemetry.reported(objects.key, status, self._world.clock.now_s())
+        self._world.telemetry.pods(objects.key, (pod.name for pod in objects.leaders))
         uid, resource = objects.metadata.uid, objects.resource
         shown = PassReport(
             uid=uid, manifest=resource, status=status, document=findings.document, state=tuner

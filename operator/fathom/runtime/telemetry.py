@@ -1,6 +1,6 @@
 """The operator's own metrics."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from socket import has_dualstack_ipv6
 from typing import Final, TypeVar
@@ -149,6 +149,10 @@ class Telemetry:
             "reason",
         )
         self._shown: dict[ObjectKey, set[tuple[str, str, str]]] = {}
+        self._pod = self._of_a_resource(
+            Gauge, "fathom_pod", "1 for each pod whose engine the resource reads.", "pod"
+        )
+        self._pods: dict[ObjectKey, frozenset[str]] = {}
         self._numbers = {name: self._of_a_resource(Gauge, name, text) for name, text, _ in _NUMBERS}
         self._overdue = self._of_a_resource(
             Gauge,
@@ -223,6 +227,15 @@ class Telemetry:
             else:
                 self._numbers[name].labels(*resource).set(value)
 
+    def pods(self, key: ObjectKey, present: Iterable[str]) -> None:
+        """Show whose pods are whose: the name of a foreign one does not tell a query."""
+        resource, found = _labels(key), frozenset(present)
+        for pod in found:
+            self._pod.labels(*resource, pod).set(1)
+        for pod in self._pods.get(key, frozenset()) - found:
+            self._pod.remove(*resource, pod)
+        self._pods[key] = found
+
     def leads(self, holds: Callable[[], bool]) -> None:
         """Show whether this operator acts, as it says at each scrape."""
         self._leader.set_function(lambda: float(holds()))
@@ -234,5 +247,6 @@ class Telemetry:
     def forget(self, key: ObjectKey) -> None:
         """Drop the series of a resource that is gone."""
         self._shown.pop(key, None)
+        self._pods.pop(key, None)
         for metric in self._of_resources:
             metric.remove_by_labels(_by_name(key))

@@ -125,6 +125,7 @@ class TunerLoop(Loop):
     ) -> float:
         """Seconds after which the status should be written; infinity: it says nothing new."""
         self._world.telemetry.reported(self.key, status, now_s)
+        self._world.telemetry.pods(self.key, (pod.name for pod in objects.leaders))
         self._state, wait_s, events = await self._performer.report(state, status, objects, now_s)
         await self._reporter.emit(events, objects)
         return wait_s

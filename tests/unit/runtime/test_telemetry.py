@@ -6,7 +6,7 @@ import pytest
 
 from fathom.adapters.ports import KubeError
 from fathom.api.conditions import Reason
-from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
+from fathom.cluster.kinds import POD, SPECULATIVE_DEPLOYMENT, Kind
 from fathom.engine.depth import DepthDocument, DepthRange
 from fathom.runtime.loop_registry import Loops
 from fathom.runtime.telemetry import Telemetry
@@ -49,6 +49,21 @@ async def test_all_series_go_with_their_resource(harness: LoopHarness) -> None:
     harness.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
     await harness.tick()
     assert series(harness) == set()
+
+
+async def test_pods_are_shown_as_long_as_they_are_there(harness: LoopHarness) -> None:
+    def shown() -> set[str]:
+        found = harness.world.telemetry.registry.collect()
+        samples = (each for family in found for each in family.samples)
+        return {each.labels["pod"] for each in samples if each.name == "fathom_pod"}
+
+    await harness.until_ready()
+    there = set(harness.kube.names(POD))
+    assert shown() == there != set()
+    await harness.tick()
+    harness.lose_pod()
+    await harness.tick()
+    assert shown() == set(harness.kube.names(POD)) != there
 
 
 def conditions(harness: LoopHarness) -> list[tuple[str, str, str]]:
