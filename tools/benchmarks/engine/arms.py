@@ -27,6 +27,8 @@ from local_cluster.errors import LocalClusterError
 
 _NEARLY_S: Final = 0.5
 """A turn whose end is nearer than this is over."""
+_MOST_TURNS: Final = 10
+"""That an engine may take for its first token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class StaticArms:
         await in_force(self._engine, document.generation)
         before = await self._meter.look()
         await asyncio.sleep(turn.seconds)
-        return _slice(turn, before, await self._meter.look())
+        return await _slice(turn, before, self._meter)
 
 
 class TunerArm:
@@ -120,7 +122,7 @@ class TunerArm:
             await asyncio.sleep(min(wake_after_s, left_s))
             latest = await self._meter.look()
         self._clock.pause()
-        return _slice(turn, first, latest)
+        return await _slice(turn, first, self._meter)
 
     async def _put_back(self) -> None:
         if self._document is None:
@@ -162,13 +164,18 @@ def _ready_for_s(counters: PodCounters) -> float:
     return max(0.0, counters.at_s - counters.started_at_s)
 
 
-def _slice(turn: Turn, before: PodCounters, after: PodCounters) -> Slice:
-    tokens = after.engine.generation_tokens - before.engine.generation_tokens
-    if tokens <= 0:
-        raise LocalClusterError(
-            f"The engine made no token in {turn.seconds:.0f} s, so there is nothing to compare."
-        )
-    return Slice(turn.round, turn.steady, after.at_s - before.at_s, tokens)
+async def _slice(turn: Turn, before: PodCounters, meter: Meter) -> Slice:
+    """What was made since; on a machine with other work the first token may take several turns."""
+    for _ in range(_MOST_TURNS):
+        after = await meter.look()
+        tokens = after.engine.generation_tokens - before.engine.generation_tokens
+        if tokens > 0:
+            return Slice(turn.round, turn.steady, after.at_s - before.at_s, tokens)
+        await asyncio.sleep(turn.seconds)
+    raise LocalClusterError(
+        f"The engine made no token in {_MOST_TURNS * turn.seconds:.0f} s, so there is nothing to "
+        "compare."
+    )
 
 
 def settings_for(

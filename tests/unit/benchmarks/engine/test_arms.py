@@ -99,4 +99,4 @@ async def test_an_engine_that_makes_no_tokens_is_an_error_in_a_sentence(tmp_path
         async with aiohttp.ClientSession() as http:
             idle = Stand(engine, http).tuner(window_seconds=5)
             with pytest.raises(LocalClusterError, match="made no token"):
-                await idle.take(MINE)
+                await idle.take(replace(MINE, seconds=0.1))
