@@ -84,7 +84,7 @@ PRODUCTION_STACK = {
     "metadata": {
         "name": "rel-qwen-deployment-vllm",
         "namespace": "llm",
-        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "labels": {"app.kubernetes.io/managed-by": "helm"},
     },
 }
 PRODUCTION_STACK["spec"]["selector"] = {"matchLabels": {"model": "qwen"}}
@@ -115,8 +115,21 @@ LWS: dict[str, Any] = {
         }
     },
 }
-# KServe's own script, as its LLMInferenceServiceConfig has it.
-KSERVE_SCRIPT = 'eval "vllm serve /mnt/models ${VLLM_ADDITIONAL_ARGS} $@"'
+# How KServe's scripts end: the shell reads its own once more, and those of its samples just once.
+KSERVE_SCRIPT = """\
+LOG="--disable-uvicorn-access-log"
+if [ "${#LOG}" -gt 0 ] && [[ "$*" != *"--kv-transfer-config"* ]]; then
+  echo "it's '${LOG}'"  # and it's a comment
+fi
+eval "exec vllm serve /mnt/models \\
+  --served-model-name "qwen" "publishers/llm/models/qwen" \\
+  --port 8001 \\
+  ${LOG} \\
+  ${VLLM_ADDITIONAL_ARGS} \\
+  $@"
+"""
+PLAIN_SCRIPT = "vllm serve /mnt/models --port 8000 --max-num-seqs 256 $VLLM_ADDITIONAL_ARGS"
+OTHER_SCRIPT = f"vllm serve /mnt/models --max-num-seqs 256 --speculative-config '{CONFIG}'"
 KSERVE: dict[str, Any] = {
     "apiVersion": "serving.kserve.io/v1alpha1",
     "kind": "LLMInferenceService",
@@ -139,3 +152,29 @@ KSERVE: dict[str, Any] = {
         },
     },
 }
+# Arguments of its container come behind that variable.
+KSERVE_ARGS = copy.deepcopy(KSERVE)
+KSERVE_ARGS["spec"]["template"]["containers"][0] |= {
+    "env": [{"name": "PYTHONPATH", "value": "/app"}],
+    "args": ["--max-num-seqs=256", f"--speculative_config='{CONFIG}'"],
+}
+# A script of its own that the shell reads just once: quotes in the variable would stay.
+KSERVE_PLAIN = copy.deepcopy(KSERVE)
+KSERVE_PLAIN["spec"]["template"]["containers"][0] |= {
+    "command": ["sh", "-c"],
+    "args": [PLAIN_SCRIPT],
+    "env": [
+        {
+            "name": "VLLM_ADDITIONAL_ARGS",
+            "value": f"--speculative-config={CONFIG.replace(' ', '')}",
+        }
+    ],
+}
+
+
+def kserve_pod(script: str, service: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a pod of KServe's, whose script is in an LLMInferenceServiceConfig."""
+    own = service["spec"]["template"]["containers"][0]
+    named = {"name": "main", "command": ["/bin/bash", "-c", script, "--"]}
+    merged: dict[str, Any] = pod_of({**named, **own})["spec"]
+    return merged

@@ -7,19 +7,13 @@ Nothing that the operator does goes by them: it goes by the engine's own report
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from fathom.cluster.kinds import (
-    DEPLOYMENT,
-    LEADER_WORKER_SET,
-    LLM_INFERENCE_SERVICE,
-    STATEFUL_SET,
-    Kind,
-)
+from fathom.cluster.kinds import LEADER_WORKER_SET, LLM_INFERENCE_SERVICE, Kind
 from fathom.cluster.manifest import Manifest, place_of
 from fathom.cluster.observed_pods import LABEL_GROUP_SET
 from fathom.engine.argument_parser import (
@@ -32,21 +26,18 @@ from fathom.engine.flags import HTTP_PORT
 from fathom.manifests.template_parts import Part, by, part, parts, texts
 
 ADDITIONAL: Final = "VLLM_ADDITIONAL_ARGS"
-"""KServe's script puts it behind `vllm serve`, and lets the shell read it (`eval`)."""
-_WORDS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    DEPLOYMENT: ("deployment", "deployments", "deploy"),
-    STATEFUL_SET: ("statefulset", "statefulsets", "sts"),
-    LEADER_WORKER_SET: ("leaderworkerset", "leaderworkersets", "lws"),
-    LLM_INFERENCE_SERVICE: ("llminferenceservice", "llminferenceservices", "llmisvc"),
-}
-"""What people call each kind; kubectl's own words."""
-KINDS: Final = tuple(_WORDS)
+"""KServe's scripts put it behind `vllm serve`, and its own lets the shell read it (`eval`)."""
+_SCRIPT_OF_KSERVE: Final = f'eval "vllm serve ${{{ADDITIONAL}}} $@"'
+"""How its own script ends, where no pod shows which one it is."""
 _ENGINES: Final = ("vllm", "main", "modelserver", "vllm-openai")
 """How containers are called that run vLLM: production-stack's, KServe's, llm-d's, AIBrix's."""
 _LABEL_WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash"})
 _BY_KUBELET: Final = re.compile(r"\$\(([^()]+)\)")
 _BY_SHELL: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_BEHIND_SCRIPT: Final = re.compile(r"\$(?:\{[@*]\}|[@*])")
+_EVAL: Final = re.compile(r"(?:^|[;&|])\s*eval\s", re.MULTILINE)
+_TAKES_PLACE: Final = ("--speculative-config", "-sc", "--scheduler-cls")
 _MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 _ARGO: Final = "argocd.argoproj.io/"
 _FLUX: Final = ("kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/")
@@ -62,21 +53,7 @@ class Form(StrEnum):
     LIST = "list"
     SCRIPT = "script"
     VARIABLE = ADDITIONAL
-    """A script lets the shell read them in that variable."""
-
-
-def kind_and_name(workload: str) -> tuple[Kind, str]:
-    """What `deployment/qwen` means.
-
-    Raises:
-        HostError: nothing that is known.
-    """
-    word, _, name = workload.partition("/")
-    for kind, words in _WORDS.items():
-        if name and word.lower().split(".")[0] in words:
-            return kind, name
-    known = ", ".join(f"{words[0]}/NAME" for words in _WORDS.values())
-    raise HostError(f"{workload} is no workload that can be read: write {known}, or -l SELECTOR.")
+    """A script puts that variable behind vLLM's arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +70,18 @@ class Engine:
     """vLLM's arguments as it gets them, as far as they can be read; more may be among them."""
     script: str = ""
     """Empty: a shell does not start it."""
+    running: Part
+    """It in a pod, with what a controller merged into it; it itself, where there is none."""
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether its script lets the shell read the arguments once more."""
+        return _EVAL.search(self.script) is not None
+
+    @property
+    def owns_script(self) -> bool:
+        """Whether its script is in the workload, and not in what a controller merges into it."""
+        return self.script in texts(self.container, self.field)
 
     @property
     def name(self) -> str:
@@ -104,7 +93,8 @@ class Engine:
 
     def variable(self, name: str) -> Part:
         """A variable as its pod has it; empty: it has none."""
-        return by("name", parts(self.container, "env")).get(name, {})
+        own, running = (by("name", parts(each, "env")) for each in (self.container, self.running))
+        return own.get(name) or running.get(name, {})
 
     def value_of(self, name: str) -> str:
         """Value of a variable; empty, too: it comes from elsewhere."""
@@ -154,19 +144,6 @@ def selector_of(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-def labels_in(selector: str) -> Mapping[str, str]:
-    """The labels of `-l`.
-
-    Raises:
-        HostError: it says something else.
-    """
-    pairs = [each.strip().partition("=") for each in selector.split(",")]
-    found = {key: value.removeprefix("=") for key, _, value in pairs}
-    if any(not key or key.endswith("!") or " " in key or not value for key, value in found.items()):
-        raise HostError(f"-l {selector} cannot be read: write labels, such as -l app=qwen,role=a.")
-    return found
-
-
 def host_of(kind: Kind, manifest: Manifest, pod: Part | None, container: str = "") -> Host:
     """Read a workload.
 
@@ -192,13 +169,8 @@ def host_of(kind: Kind, manifest: Manifest, pod: Part | None, container: str = "
         given = _containers(part(spec, "template"))
         own = next((each for each in given if each["name"] == main["name"]), main)
         running = engine_of(pod, container) if pod is not None else None
-        engine = Engine(
-            pod=part(spec, "template"),
-            container=own,
-            form=Form.VARIABLE,
-            field="args",
-            words=running.words if running is not None else _words(own),
-        )
+        script = _script(own) or ("args", running.script if running else _SCRIPT_OF_KSERVE)
+        engine = _engine(part(spec, "template"), own, script, running)
         labels = {"app.kubernetes.io/name": name, "kserve.io/component": "workload"}
         labels |= {"llm-d.ai/role": "decode"} if spec.get("prefill") else {}
     elif kind == LEADER_WORKER_SET:
@@ -256,19 +228,37 @@ def engine_of(pod: Part, container: str = "") -> Engine:
         what = f"is called {container}" if container else "is known to run vLLM"
         listed = ", ".join(found) or "none"
         raise HostError(f"No container {what}; there is {listed}: name it by --container.")
-    given = found[named]
+    return _engine(pod, found[named], _script(found[named]))
+
+
+def _engine(
+    pod: Part, given: Part, script: tuple[str, str] | None, running: Engine | None = None
+) -> Engine:
+    """Read a container.
+
+    Args:
+        pod: the spec that it is in.
+        given: it.
+        script: which of its lists holds the script, and the script; None: there is none.
+        running: it in a pod, with what a controller merged into it; None: not known, or no other.
+    """
     field = "args" if given.get("args") or not given.get("command") else "command"
-    form, script = Form.LIST, _script(given)
+    form, text = Form.LIST, ""
     if script is not None:
         field, text = script
         form = Form.VARIABLE if ADDITIONAL in text else Form.SCRIPT
+    behind = _behind_script(given, text)
+    if form is Form.VARIABLE and EngineArguments.of(behind).beginning(*_TAKES_PLACE):
+        # They come behind the variable, and of two the last counts.
+        form, field = Form.LIST, "args"
     return Engine(
         pod=pod,
         container=given,
         form=form,
         field=field,
-        words=_words(given, script[1] if script else ""),
-        script=script[1] if script else "",
+        words=running.words if running is not None else _words(given, text),
+        script=text,
+        running=running.container if running is not None else given,
     )
 
 
@@ -285,6 +275,16 @@ def _script(container: Part) -> tuple[str, str] | None:
     return next(flags, None)
 
 
+def _behind_script(container: Part, script: str) -> tuple[str, ...]:
+    """What a script has as `$@`; none: it does not use that, or there is no script."""
+    if not _BEHIND_SCRIPT.search(script):
+        return ()
+    given = [each for field in ("command", "args") for each in texts(container, field)]
+    # The first behind a script is its name.
+    own = given[given.index(script) + 2 :] if script in given else texts(container, "args")
+    return tuple(own)
+
+
 def _words(container: Part, script: str = "") -> tuple[str, ...]:
     variables = by("name", parts(container, "env"))
     values = {name: str(each["value"]) for name, each in variables.items() if each.get("value")}
@@ -292,43 +292,40 @@ def _words(container: Part, script: str = "") -> tuple[str, ...]:
     def by_kubelet(text: str) -> str:
         return _BY_KUBELET.sub(lambda found: values.get(found[1], found[0]), text)
 
+    if script:
+        read = {name: by_kubelet(value) for name, value in values.items()}
+        behind = [by_kubelet(each) for each in _behind_script(container, script)]
+        return tuple(_by_shell(by_kubelet(script), read, behind))
     given = [each for field in ("command", "args") for each in texts(container, field)]
-    if not script:
-        found = [by_kubelet(each) for each in given]
-    else:
-        found = [*_by_shell(by_kubelet(script), values), *given[given.index(script) + 1 :]]
-    # Where no script reads it here, a controller puts one into the pod.
-    if ADDITIONAL in values:
-        found += _by_shell(by_kubelet(values[ADDITIONAL]), values)
-    return tuple(found)
+    return tuple(by_kubelet(each) for each in given)
 
 
-def _by_shell(script: str, values: Mapping[str, str]) -> Iterator[str]:
+def _by_shell(script: str, values: Mapping[str, str], behind: Sequence[str]) -> Sequence[str]:
     """Words of a script, with the pod's variables in them; none where it is no shell's."""
-    try:
-        words = shlex.split(script.replace("\\\n", " "), comments=True)
-    except ValueError:
-        return
-    for word in words:
-        text = _BY_SHELL.sub(lambda found: values.get(found[1] or found[2], found[0]), word)
-        # A variable alone may hold several words.
-        yield from text.split() if _BY_SHELL.fullmatch(word) and " --" in text else (text,)
+
+    def filled(text: str) -> str:
+        return _BY_SHELL.sub(lambda found: values.get(found[1] or found[2], found[0]), text)
+
+    words, found = _split(script), list[str]()
+    for at, word in enumerate(words):
+        text = filled(word)
+        if word == "eval":
+            read = filled(" ".join(words[at + 1 :]))
+            return _split(_BEHIND_SCRIPT.sub(lambda _: " ".join(behind), read))
+        if _BEHIND_SCRIPT.fullmatch(word):
+            found += behind
+        else:
+            # A variable alone may hold several words.
+            alone = _BY_SHELL.fullmatch(word) and (word.strip("${}") == ADDITIONAL or " --" in text)
+            found += text.split() if alone else (text,)
+    return found
 
 
-def can_append(script: str) -> bool:
-    """Whether what is put behind a script is put behind vLLM's arguments."""
-    text = script.replace("\\\n", " ").strip()
-    last = text.rpartition("\n")[2]
-    lexer = shlex.shlex(last, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
+def _split(script: str) -> Sequence[str]:
     try:
-        words = [*lexer]
+        return shlex.split(script.replace("\\\n", " "), comments=True)
     except ValueError:
-        return False
-    serves = any(each in {"serve", "vllm.entrypoints.openai.api_server"} for each in words)
-    return (
-        serves and "eval" not in words and not any(each[0] in ";|&()<>" for each in words if each)
-    )
+        return ()
 
 
 def _managed_by(metadata: Part) -> str:
@@ -338,7 +335,9 @@ def _managed_by(metadata: Part) -> str:
         return "Argo CD"
     if any(each.startswith(_FLUX) for each in known):
         return "Flux"
-    return str(labels.get(_MANAGED_BY) or "")
+    stated = str(labels.get(_MANAGED_BY) or "")
+    # Helm writes it with a capital; charts that write it themselves need not.
+    return "Helm" if stated.lower() == "helm" else stated
 
 
 def _strings(found: Part) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.attach.host import ADDITIONAL, Engine, Form, Host, can_append
+from fathom.attach.host import ADDITIONAL, Engine, Form, Host
 from fathom.attach.startup import DRAFTING, PLACEHOLDER, SCHEDULER, Startup
 from fathom.cluster.kinds import (
     DEPLOYMENT,
@@ -66,15 +66,16 @@ class Attachment:
     plugin: str
     """Name of the ConfigMap with the plugin."""
 
-    @property
-    def arguments(self) -> tuple[str, str]:
-        """The two of vLLM's."""
-        return f"{SCHEDULER}={SCHEDULER_CLASS}", f"{DRAFTING}={self.startup.config}"
+    def arguments(self, engine: Engine) -> tuple[str, str]:
+        """The two of vLLM's, quoted where a shell reads them: it takes JSON apart that is not.
 
-    @property
-    def in_a_shell(self) -> str:
-        """The same, where a shell reads them: it takes JSON apart that is not quoted."""
-        return f"{self.arguments[0]} {DRAFTING} {shlex.quote(self.startup.config)}"
+        A variable that no shell evaluates keeps its quotes, and vLLM would get them.
+        """
+        config, by_shell = self.startup.config, engine.form is Form.SCRIPT or engine.evaluated
+        return (
+            f"{SCHEDULER}={SCHEDULER_CLASS}",
+            f"{DRAFTING}={shlex.quote(config) if by_shell else config}",
+        )
 
     @property
     def to_do(self) -> tuple[str, ...]:
@@ -87,11 +88,11 @@ def _by_hand(host: Host) -> Iterator[str]:
         by_shell = engine.form in {Form.SCRIPT, Form.VARIABLE}
         if by_shell and any(each.keys for each in engine.arguments.spelled(DRAFTING)):
             yield f"Remove its {DRAFTING} that is written key by key: it would win over JSON."
-        if engine.form is Form.SCRIPT and not can_append(engine.script):
-            yield (
-                f"Add {SCHEDULER}={SCHEDULER_CLASS} and {DRAFTING} to its script, which does not "
-                "end with the command of vLLM."
-            )
+        if engine.form is Form.SCRIPT and not _can_append(engine):
+            why = "does not end with the command of vLLM"
+            if not engine.owns_script:
+                why = f"is in an LLMInferenceServiceConfig and does not read {ADDITIONAL}"
+            yield (f"Add {SCHEDULER}={SCHEDULER_CLASS} and {DRAFTING} to its script, which {why}.")
         for name in (_PATH, _PLUGINS, ADDITIONAL):
             if "valueFrom" in engine.variable(name):
                 yield f"Add Fathom's part to variable {name} where its value is: it is elsewhere."
@@ -127,19 +128,33 @@ def pod_patch(attachment: Attachment, engine: Engine, *, serves: bool = True) ->
 
 def _lists(attachment: Attachment, engine: Engine) -> _Object:
     """The list that holds the arguments, whole: a strategic merge replaces lists of texts."""
-    if engine.form is Form.VARIABLE or (
-        engine.form is Form.SCRIPT and not can_append(engine.script)
-    ):
-        return {}
-    given = texts(engine.container, engine.field)
+    given, added = texts(engine.container, engine.field), attachment.arguments(engine)
     if engine.form is Form.LIST:
-        return {engine.field: [*_without_ours(given), *attachment.arguments]}
-    script = _behind(engine.script.rstrip(" \n\\"), attachment.in_a_shell)
+        return {engine.field: [*_without_ours(given), *added]}
+    if engine.form is Form.VARIABLE or not _can_append(engine):
+        return {}
+    script = _behind(engine.script.rstrip(" \n\\"), added)
     return {engine.field: [script if each == engine.script else each for each in given]}
 
 
-def _behind(text: str, added: str) -> str:
+def _behind(text: str, words: Sequence[str]) -> str:
+    added = " ".join(words)
     return text if added in text else f"{text} {added}".strip()
+
+
+def _can_append(engine: Engine) -> bool:
+    """Whether what is put behind a script is put behind vLLM's arguments."""
+    text = engine.script.replace("\\\n", " ").strip()
+    last = text.rpartition("\n")[2]
+    lexer = shlex.shlex(last, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        words = [*lexer]
+    except ValueError:
+        return False
+    serves = any(each in {"serve", "vllm.entrypoints.openai.api_server"} for each in words)
+    joined = any(each[0] in ";|&()<>" for each in words if each)
+    return engine.owns_script and serves and not engine.evaluated and not joined
 
 
 def _without_ours(words: Sequence[str]) -> Iterator[str]:
@@ -164,7 +179,7 @@ def _env(attachment: Attachment, engine: Engine, *, serves: bool) -> Iterator[Js
     if attachment.startup.keeps_own:
         yield {"name": STARTUP, "value": OWN_TABLE}
     if engine.form is Form.VARIABLE and "valueFrom" not in engine.variable(ADDITIONAL):
-        value = _behind(engine.value_of(ADDITIONAL), attachment.in_a_shell)
+        value = _behind(engine.value_of(ADDITIONAL), attachment.arguments(engine))
         yield {"name": ADDITIONAL, "value": value}
 
 
@@ -219,7 +234,7 @@ def helm_values(attachment: Attachment) -> Manifest:
         "name": attachment.host.labels.get("model") or f"{PLACEHOLDER}the name of your own",
         "podLabels": {names.LABEL_TUNED_BY: attachment.tuner},
         "env": container["env"],
-        "vllmConfig": {"extraArgs": [*attachment.arguments]},
+        "vllmConfig": {"extraArgs": [*attachment.arguments(attachment.host.engine)]},
         "extraVolumes": pod["volumes"],
         "extraVolumeMounts": container["volumeMounts"],
     }

@@ -14,14 +14,7 @@ from fathom.adapters.pod_metrics import ForbiddenPageError, ProxiedPages
 from fathom.adapters.ports import KubePort, SystemClock
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api import names
-from fathom.attach.host import (
-    HostError,
-    host_of,
-    host_of_pods,
-    kind_and_name,
-    labels_in,
-    selector_of,
-)
+from fathom.attach.host import HostError, host_of, host_of_pods, selector_of
 from fathom.attach.patch import (
     FORM_OF,
     Attachment,
@@ -54,7 +47,14 @@ from fathom.cli.options import (
     refuse,
     refusing,
 )
-from fathom.cluster.kinds import POD
+from fathom.cluster.kinds import (
+    DEPLOYMENT,
+    LEADER_WORKER_SET,
+    LLM_INFERENCE_SERVICE,
+    POD,
+    STATEFUL_SET,
+    Kind,
+)
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.plugin import plugin_bundle
@@ -63,9 +63,43 @@ from fathom_vllm.bundle import bundle_zip
 
 NOT_LIVE: Final = 1
 """Exit code of `--check`: not every pod is Live."""
+_WORDS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    DEPLOYMENT: ("deployment", "deployments", "deploy"),
+    STATEFUL_SET: ("statefulset", "statefulsets", "sts"),
+    LEADER_WORKER_SET: ("leaderworkerset", "leaderworkersets", "lws"),
+    LLM_INFERENCE_SERVICE: ("llminferenceservice", "llminferenceservices", "llmisvc"),
+}
+"""What people call each kind; kubectl's own words."""
 _Result = TypeVar("_Result")
 _Reported = tuple[Attachment, AttachReport]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def kind_and_name(workload: str) -> tuple[Kind, str]:
+    """What `deployment/qwen` means.
+
+    Raises:
+        HostError: nothing that is known.
+    """
+    word, _, name = workload.partition("/")
+    for kind, words in _WORDS.items():
+        if name and word.lower().split(".")[0] in words:
+            return kind, name
+    known = ", ".join(f"{words[0]}/NAME" for words in _WORDS.values())
+    raise HostError(f"{workload} is no workload that can be read: write {known}, or -l SELECTOR.")
+
+
+def labels_in(selector: str) -> Mapping[str, str]:
+    """The labels of `-l`.
+
+    Raises:
+        HostError: it says something else.
+    """
+    pairs = [each.strip().partition("=") for each in selector.split(",")]
+    found = {key: value.removeprefix("=") for key, _, value in pairs}
+    if any(not key or key.endswith("!") or " " in key or not value for key, value in found.items()):
+        raise HostError(f"-l {selector} cannot be read: write labels, such as -l app=qwen,role=a.")
+    return found
 
 
 def workloads_beginning(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.attach.evidence import has_own_schedule
-from fathom.attach.host import Host, HostError, host_of, host_of_pods, kind_and_name, labels_in
+from fathom.attach.host import Host, HostError, host_of, host_of_pods
 from fathom.attach.patch import (
     PLUGIN_PATH,
     Attachment,
@@ -27,6 +27,7 @@ from fathom.attach.startup import (
     graphs_before_and_after,
     startup_of,
 )
+from fathom.cli.attach import kind_and_name, labels_in
 from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.depth_set import depths_in
 from fathom.engine.report import asked_by
@@ -45,6 +46,8 @@ WORKLOADS = {
     "production-stack": hosts.PRODUCTION_STACK,
     "lws": hosts.LWS,
     "kserve": hosts.KSERVE,
+    "kserve by arguments": hosts.KSERVE_ARGS,
+    "kserve by a script read once": hosts.KSERVE_PLAIN,
 }
 OPTIONS = ("--speculative-config", "--speculative_config")
 DEPTHS = frozenset({0, 1, 3, 7})
@@ -77,18 +80,32 @@ def container(manifest: Mapping[str, Any], *path: str) -> dict[str, Any]:
     return result
 
 
-def argv(engine: Mapping[str, Any]) -> tuple[str, ...]:
-    """What vLLM gets: a kubelet and, where it is one, a real shell go before it."""
+def argv(engine: Mapping[str, Any], script: str = "") -> tuple[str, ...]:
+    """What vLLM gets: a kubelet and, where it is one, a real shell go before it.
+
+    Args:
+        engine: the container.
+        script: that a controller puts before its arguments; empty: none does.
+    """
     env = {each["name"]: each.get("value", "qwen-0") for each in engine.get("env", [])}
     words = [*engine.get("command", []), *engine.get("args", [])]
     for name, value in env.items():
         words = [word.replace(f"$({name})", value) for word in words]
-    if words[:2] not in (["bash", "-c"], []):
+    if words[:2] in (["bash", "-c"], ["sh", "-c"]):
+        script, *behind = words[2:]
+    elif script:
+        behind = ["--", *words]
+    else:
         return tuple(words)
-    script = words[2] if words else hosts.KSERVE_SCRIPT
-    shown = 'vllm() { printf "%s\\0" "$@"; }\n' + script.replace("exec ", "")
-    ran = subprocess.run(["bash", "-c", shown], env=env, capture_output=True, text=True, check=True)
-    return tuple(ran.stdout.split("\0")[:-1])
+    shown = "vllm() { printf '%s\\0' \"$@\"; }\n" + script.replace("exec ", "")
+    ran = subprocess.run(
+        ["bash", "-c", shown, *behind], env=env, capture_output=True, text=True, check=True
+    )
+    return tuple(ran.stdout.rpartition("\n")[2].split("\0")[:-1])
+
+
+def script_of(manifest: Mapping[str, Any]) -> str:
+    return hosts.KSERVE_SCRIPT if manifest["kind"] == "LLMInferenceService" else ""
 
 
 def path_to(manifest: Mapping[str, Any]) -> tuple[str, ...]:
@@ -103,7 +120,7 @@ def path_to(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 def test_merged_onto_its_workload_it_starts_vllm_at_the_hosts_own_depth(form: str) -> None:
     manifest = WORKLOADS[form]
     engine = container(patched(manifest), *path_to(manifest))
-    arguments = EngineArguments.of(argv(engine))
+    arguments = EngineArguments.of(argv(engine, script_of(manifest)))
 
     config = arguments.object("--speculative-config")
     ranges = cast("list[list[int]]", config["num_speculative_tokens_per_batch_size"])
@@ -131,10 +148,10 @@ def test_its_own_arguments_variables_and_mounts_stay(form: str) -> None:
     gone = {config, *(f"{each}={config}" for each in OPTIONS), *OPTIONS}
     kept = [
         each
-        for each in argv(before)
+        for each in argv(before, script_of(manifest))
         if each not in gone and "-sc." not in each and each not in hosts.DRAFT.values()
     ]
-    words = argv(after)
+    words = argv(after, script_of(manifest))
     assert [each for each in kept if each not in words and each != "3"] == []
     names = {each["name"] for each in after["env"]}
     assert {each["name"] for each in before.get("env", [])} <= names
@@ -198,13 +215,44 @@ def test_kserve_has_its_labels_beside_the_template() -> None:
 def test_what_kserve_runs_is_read_of_its_pods() -> None:
     without = copy.deepcopy(hosts.KSERVE)
     without["spec"]["template"] = {}
-    script = {"command": ["/bin/bash", "-c", hosts.KSERVE_SCRIPT, "--"]}
-    added = f"--max-num-seqs 64 --speculative-config '{hosts.CONFIG}'"
-    env = [{"name": "VLLM_ADDITIONAL_ARGS", "value": added}]
-    pod = hosts.pod_of({"name": "main", **script, "env": env})["spec"]
+    pod = hosts.kserve_pod(hosts.KSERVE_SCRIPT, hosts.KSERVE)
+    pod["containers"][0]["env"].append({"name": "PYTHONPATH", "value": "/theirs"})
 
     assert host(without).engine.max_num_seqs is None
-    assert host(without, pod).engine.max_num_seqs == 64
+    engine = host(without, pod).engine
+    # Options that its script itself has, too: a sidecar serves at 8000 then.
+    assert (engine.max_num_seqs, engine.port) == (256, 8001)
+    assert startup_of(engine).to_do == ()
+    # What a controller merged in under the same name is kept.
+    assert engine.value_of("PYTHONPATH") == "/theirs"
+
+
+def test_what_is_behind_kserves_variable_counts_and_is_written_to() -> None:
+    service, pod = hosts.KSERVE_ARGS, hosts.kserve_pod(hosts.KSERVE_SCRIPT, hosts.KSERVE_ARGS)
+    found = host(service, pod)
+    printed = workload_patch(
+        Attachment(host=found, startup=startup_of(found.engine), tuner="qwen", plugin="p")
+    )
+
+    (engine,) = printed["spec"]["template"]["containers"]  # type: ignore[index, call-overload] # JSON
+    assert found.engine.max_num_seqs == 256
+    assert "VLLM_ADDITIONAL_ARGS" not in str(engine)
+    assert [each.partition("=")[0] for each in engine["args"]] == [  # type: ignore[index, call-overload, union-attr] # JSON
+        "--max-num-seqs",
+        "--scheduler-cls",
+        "--speculative-config",
+    ]
+
+
+def test_a_script_of_a_config_that_reads_no_variable_is_left_to_its_owner() -> None:
+    service = copy.deepcopy(hosts.KSERVE)
+    service["spec"]["template"] = {}
+    found = host(service, hosts.kserve_pod(hosts.OTHER_SCRIPT, service | hosts.KSERVE))
+    attached = Attachment(host=found, startup=startup_of(found.engine), tuner="qwen", plugin="p")
+
+    (to_do,) = attached.to_do
+    assert "is in an LLMInferenceServiceConfig and does not read VLLM_ADDITIONAL_ARGS" in to_do
+    assert "--scheduler-cls" not in str(workload_patch(attached))
 
 
 def test_kserve_over_several_nodes_has_no_patch_yet() -> None:
@@ -418,6 +466,7 @@ def test_a_container_that_nobody_knows_has_to_be_named() -> None:
     ("metadata", "who"),
     [
         ({"labels": {"app.kubernetes.io/managed-by": "Helm"}}, "Helm"),
+        ({"labels": {"app.kubernetes.io/managed-by": "helm"}}, "Helm"),
         ({"annotations": {"argocd.argoproj.io/tracking-id": "a"}}, "Argo CD"),
         ({"labels": {"kustomize.toolkit.fluxcd.io/name": "a"}}, "Flux"),
         ({}, ""),

@@ -13,10 +13,10 @@ from fathom.adapters.http import BadAnswerError
 from fathom.adapters.pod_metrics import ForbiddenPageError
 from fathom.adapters.ports import PodEndpoint
 from fathom.api.tuner_status import Level
-from fathom.attach.host import Host, HostError, host_of, kind_and_name
+from fathom.attach.host import Host, HostError, host_of
 from fathom.attach.patch import Attachment, Printed
 from fathom.attach.startup import startup_of
-from fathom.cli.attach import find, print_object
+from fathom.cli.attach import find, kind_and_name, print_object
 from fathom.cli.attach_report import AttachReport, Reader, lines_of, pod_lines, report_of
 from fathom.cli.main import app
 from fathom.cluster.kinds import DEPLOYMENT, LLM_INFERENCE_SERVICE, POD
