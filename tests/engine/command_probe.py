@@ -23,6 +23,7 @@ def ask(vllm: Vllm, args: list[str]) -> dict[str, object]:
     parsed = vllm.parsed(args)
     if isinstance(parsed, str):
         return refused("parser", parsed)
+    parsed.model_tag = parsed.model_tag or parsed.model  # as `vllm serve` has it
     try:
         config = vllm.configured(parsed)
     except Exception as error:  # noqa: BLE001 - whatever vLLM says is the answer

@@ -2,7 +2,11 @@
 
 import copy
 import json
+import os
+import subprocess
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 DRAFT = {"method": "eagle3", "model": "draft", "num_speculative_tokens": 3}
@@ -122,7 +126,7 @@ if [ "${#LOG}" -gt 0 ] && [[ "$*" != *"--kv-transfer-config"* ]]; then
   echo "it's '${LOG}'"  # and it's a comment
 fi
 eval "exec vllm serve /mnt/models \\
-  --served-model-name "qwen" "publishers/llm/models/qwen" \\
+  --served-model-name "qwen" "llm/qwen" \\
   --port 8001 \\
   ${LOG} \\
   ${VLLM_ADDITIONAL_ARGS} \\
@@ -178,3 +182,39 @@ def kserve_pod(script: str, service: Mapping[str, Any]) -> dict[str, Any]:
     named = {"name": "main", "command": ["/bin/bash", "-c", script, "--"]}
     merged: dict[str, Any] = pod_of({**named, **own})["spec"]
     return merged
+
+
+PRINTER = """\
+#!/bin/sh
+if [ "$1" = --version ]; then echo 0.32.0; else printf '%s\\0' "$@"; fi
+"""
+"""In the place of vLLM: it prints what it gets."""
+
+
+def argv(engine: Mapping[str, Any], script: str = "") -> tuple[str, ...]:
+    """What vLLM gets: a kubelet and, where it is one, a real shell go before it.
+
+    Args:
+        engine: the container.
+        script: that a controller puts before its arguments; empty: none does.
+    """
+    env = {each["name"]: each.get("value", "qwen-0") for each in engine.get("env", [])}
+    words = [*engine.get("command", []), *engine.get("args", [])]
+    for name, value in env.items():
+        words = [word.replace(f"$({name})", value) for word in words]
+    if words[:1] and words[0].rpartition("/")[2] in {"bash", "sh"}:
+        command = words
+    elif script:
+        command = ["bash", "-c", script, "--", *words]
+    else:
+        return tuple(words)
+    with tempfile.TemporaryDirectory() as folder:
+        printer = Path(folder, "vllm")
+        printer.write_text(PRINTER)
+        printer.chmod(0o755)
+        path = os.pathsep.join([folder, os.environ["PATH"]])
+        ran = subprocess.run(
+            command, env={**env, "PATH": path}, capture_output=True, text=True, check=True
+        )
+    # A script may say something before.
+    return tuple(ran.stdout.rpartition("\n")[2].split("\0")[:-1])

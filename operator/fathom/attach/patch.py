@@ -38,6 +38,7 @@ class Printed(StrEnum):
     """What can be printed."""
 
     DEPLOYMENT = "deployment"
+    POD = "pod"
     KUSTOMIZE = "kustomize"
     HELM = "helm"
     KSERVE = "kserve"
@@ -211,13 +212,19 @@ def workload_patch(attachment: Attachment) -> Manifest:
             templates = {"leaderTemplate": serving, "workerTemplate": {"spec": ranks}}
         spec = {"leaderWorkerTemplate": templates}
     else:
-        spec = {"template": {"metadata": {"labels": labels}, "spec": pod}}
+        spec = {"template": {**template_patch(attachment)}}
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
         "metadata": {"name": host.name, "namespace": host.namespace},
         "spec": spec,
     }
+
+
+def template_patch(attachment: Attachment) -> Manifest:
+    """The patch for the template of a pod, whatever makes pods of it."""
+    labels: _Object = {names.LABEL_TUNED_BY: attachment.tuner}
+    return {"metadata": {"labels": labels}, "spec": pod_patch(attachment, attachment.host.engine)}
 
 
 def _whole(pod: Part, patch: _Object) -> _Object:
@@ -291,7 +298,10 @@ def kustomize_component(host: Host, patch: str) -> Manifest:
 def why_not(host: Host, form: Printed) -> str:
     """Why there is no such patch for a host; empty: there is one."""
     if host.kind is None:
-        return f"--print {form} needs a WORKLOAD: what made these pods is not known."
+        return (
+            f"--print {form} needs a WORKLOAD: what made these pods is not known. Give --print "
+            f"{Printed.POD}."
+        )
     own = FORM_OF[host.kind]
     return (
         ""
@@ -313,7 +323,12 @@ def remarks(attachment: Attachment, form: Printed) -> Iterator[str]:
         yield "Values of production-stack's chart vllm-stack, for one modelSpec. Add these entries"
         yield "to your own, since Helm replaces lists; of two --speculative-config the last counts."
     elif form is Printed.KUSTOMIZE:
-        yield "A component: name its directory in `components` of your kustomization.yaml."
+        yield "A component. Write a kustomization.yaml around yours: resources names the directory"
+        yield "that you apply now, components that of this file. Within yours, where a namePrefix is"
+        yield "still to come, it would match nothing, silently."
+    elif form is Printed.POD:
+        yield "Merge it into the template of these pods (`template`, or what it is called there):"
+        yield "lists of objects by their names; a list of texts takes the place of what is there."
     else:
         kind = "strategic" if form is Printed.DEPLOYMENT else "merge"
         plural = host.kind.plural if host.kind else ""

@@ -23,6 +23,7 @@ from fathom.attach.patch import (
     kustomize_component,
     plugin_manifest,
     remarks,
+    template_patch,
     tuner_manifest,
     why_not,
     workload_patch,
@@ -302,8 +303,8 @@ def _attachment(found: Found, name: str) -> Attachment:
 def _written(attachment: Attachment) -> str:
     """How to print what is to be applied."""
     host = attachment.host
-    form = FORM_OF.get(host.kind) if host.kind else Printed.HELM
-    helm = host.managed_by == "Helm" and form is Printed.DEPLOYMENT
+    form = FORM_OF.get(host.kind) if host.kind else Printed.POD
+    helm = host.managed_by == "Helm" and form in {Printed.DEPLOYMENT, Printed.POD}
     other = f" (or {Printed.HELM}, for production-stack's chart)" if helm else ""
     return (
         f"--print {Printed.TUNER} now; for Live then --print {Printed.PLUGIN} and --print "
@@ -330,6 +331,8 @@ def _document(attachment: Attachment, form: Printed) -> Manifest:
         return tuner_manifest(host, attachment.tuner)
     if form is Printed.HELM:
         return helm_values(attachment)
+    if form is Printed.POD:
+        return template_patch(attachment)
     if why := why_not(host, form):
         refuse(why)
     patch = workload_patch(attachment)

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -35,6 +34,7 @@ from fathom.manifests.strategic_merge import merged
 from fathom.tuner_resource import SpeculationTuner, parse_tuner
 from fathom_vllm.bundle import SCHEDULER_CLASS, bundle_zip
 from support import hosts
+from support.hosts import argv
 
 WORKLOADS = {
     "args": hosts.ARGS,
@@ -78,30 +78,6 @@ def container(manifest: Mapping[str, Any], *path: str) -> dict[str, Any]:
         found = found[key]
     result: dict[str, Any] = found["containers"][0]
     return result
-
-
-def argv(engine: Mapping[str, Any], script: str = "") -> tuple[str, ...]:
-    """What vLLM gets: a kubelet and, where it is one, a real shell go before it.
-
-    Args:
-        engine: the container.
-        script: that a controller puts before its arguments; empty: none does.
-    """
-    env = {each["name"]: each.get("value", "qwen-0") for each in engine.get("env", [])}
-    words = [*engine.get("command", []), *engine.get("args", [])]
-    for name, value in env.items():
-        words = [word.replace(f"$({name})", value) for word in words]
-    if words[:2] in (["bash", "-c"], ["sh", "-c"]):
-        script, *behind = words[2:]
-    elif script:
-        behind = ["--", *words]
-    else:
-        return tuple(words)
-    shown = "vllm() { printf '%s\\0' \"$@\"; }\n" + script.replace("exec ", "")
-    ran = subprocess.run(
-        ["bash", "-c", shown, *behind], env=env, capture_output=True, text=True, check=True
-    )
-    return tuple(ran.stdout.rpartition("\n")[2].split("\0")[:-1])
 
 
 def script_of(manifest: Mapping[str, Any]) -> str:

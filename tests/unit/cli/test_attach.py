@@ -13,7 +13,7 @@ from fathom.adapters.http import BadAnswerError
 from fathom.adapters.pod_metrics import ForbiddenPageError
 from fathom.adapters.ports import PodEndpoint
 from fathom.api.tuner_status import Level
-from fathom.attach.host import Host, HostError, host_of
+from fathom.attach.host import Host, HostError, host_of, host_of_pods
 from fathom.attach.patch import Attachment, Printed
 from fathom.attach.startup import startup_of
 from fathom.cli.attach import find, kind_and_name, print_object
@@ -264,6 +264,25 @@ def test_kustomize_gets_a_component(capsys: pytest.CaptureFixture[str]) -> None:
     (patch,) = component["patches"]
     assert patch["target"]["name"] == "qwen"
     assert yaml.safe_load(patch["patch"])["kind"] == "Deployment"
+
+
+def test_pods_of_any_kind_get_what_is_merged_into_their_template(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pod = hosts.ARGS["spec"]["template"] | {"metadata": {"name": "a", "namespace": "llm"}}
+    host = host_of_pods("llm", {"role-name": "decode"}, pod, "")
+    attachment = Attachment(host=host, startup=startup_of(host.engine), tuner="qwen", plugin="p")
+    print_object(attachment, Printed.POD)
+
+    template = yaml.safe_load(capsys.readouterr().out)
+    assert template["metadata"]["labels"] == {"fathom.dev/tuned-by": "qwen"}
+    (container,) = template["spec"]["containers"]
+    assert container["args"][:2] == ["--model", "m"]
+    with pytest.raises(typer.Exit):
+        print_object(attachment, Printed.DEPLOYMENT)
+    assert capsys.readouterr().err == (
+        "--print deployment needs a WORKLOAD: what made these pods is not known. Give --print pod.\n"
+    )
 
 
 def test_a_patch_of_another_kind_is_refused_with_the_right_one(

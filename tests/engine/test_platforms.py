@@ -1,0 +1,70 @@
+"""What comes of a patch on the platforms, as vLLM's own parser and configuration take it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fathom_vllm.bundle import SCHEDULER_CLASS
+from local_cluster.engine.model_pair import ModelPair
+from support.asked_vllm import AskVllm
+from support.hosts import argv
+from support.platforms import Patched, all_of
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("asked")]
+
+PROBE = Path(__file__).with_name("command_probe.py")
+NAMES = ("production-stack", "AIBrix", "AIBrix, StormService", "llm-d", "KServe")
+
+
+@pytest.fixture(scope="module")
+def platforms(pair: ModelPair, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Patched]:
+    drafting = {"method": "eagle3", "model": str(pair.draft), "num_speculative_tokens": 3}
+    return all_of(tmp_path_factory.mktemp("platforms"), json.dumps(drafting))
+
+
+@pytest.fixture(scope="module")
+def configured(
+    platforms: Mapping[str, Patched], pair: ModelPair, ask_vllm: AskVllm
+) -> Mapping[str, Any]:
+    """What vLLM says of each before, and after."""
+    asked = [
+        served(container, pair)
+        for each in platforms.values()
+        for container in (each.before, each.after)
+    ]
+    answers = iter(ask_vllm(PROBE, asked))
+    return {name: (next(answers), next(answers)) for name in platforms}
+
+
+def served(container: Mapping[str, Any], pair: ModelPair) -> list[str]:
+    """What is behind `vllm serve`, with a model that is here."""
+    words = list(argv(container))
+    words = words[words.index("serve") + 1 :]
+    if words[0].startswith("-"):
+        words[words.index("--model") + 1] = str(pair.target)
+    else:
+        words[0] = str(pair.target)
+    if "--max-model-len" in words:
+        words[words.index("--max-model-len") + 1] = "1024"
+    return words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_vllm_takes_what_comes_of_it_and_starts_at_the_hosts_own_depth(
+    name: str, platforms: Mapping[str, Patched], configured: Mapping[str, Any]
+) -> None:
+    startup = platforms[name].attachment.startup
+    before, after = configured[name]
+
+    assert (before["refused_by"], after["refused_by"]) == (None, None), (before, after)
+    config = after["config"]
+    assert startup.to_do == ()
+    assert (config["scheduler_cls"], config["method"]) == (SCHEDULER_CLASS, "eagle3")
+    assert config["schedule"] == [[each.first, each.last, each.depth] for each in startup.schedule]
+    assert config["schedule"][0] == [1, 253, before["config"]["depth"]]
+    assert (config["depth"], before["config"]["schedule"]) == (7, None)
+    changed = {key for key in config if config[key] != before["config"][key]}
+    assert changed == {"depth", "schedule", "scheduler_cls"}

@@ -1,0 +1,236 @@
+"""What other platforms start, by their own tools, before a patch of `fathom attach` and after it.
+
+kubectl merges as an API server does, and holds kustomize; Helm renders charts. What they read is in
+the folder `platforms`, or in the one that `FATHOM_PLATFORMS` names (its README).
+"""
+
+import copy
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from fathom.adapters.yaml_documents import to_yaml
+from fathom.attach.host import Host, host_of, host_of_pods
+from fathom.attach.patch import (
+    Attachment,
+    helm_values,
+    kustomize_component,
+    template_patch,
+    workload_patch,
+)
+from fathom.attach.startup import startup_of
+from fathom.cluster.kinds import DEPLOYMENT, LLM_INFERENCE_SERVICE
+from local_cluster.helm import Release, find_helm
+
+Object = dict[str, Any]
+FOLDER: Final = Path(os.environ.get("FATHOM_PLATFORMS") or Path(__file__).with_name("platforms"))
+PLUGIN: Final = "fathom-plugin-abc"
+SEQS: Final = ("--max-num-seqs", "256")
+_OPTION_OF_TLS: Final = re.compile(r"\{\{-?\s*if .*?\}\}.*?\{\{-?\s*end\s*\}\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patched:
+    """A workload of a platform."""
+
+    before: Object
+    """The container that runs vLLM, as its pods have it."""
+    attachment: Attachment
+    after: Object
+    """The same container once the patch is applied."""
+
+
+def all_of(folder: Path, drafting: str) -> dict[str, Patched]:
+    """Each platform's, with speculation as its users would ask for it.
+
+    Args:
+        folder: for files of the tools.
+        drafting: value of `--speculative-config`.
+    """
+    return {
+        "production-stack": production_stack(folder, drafting),
+        "AIBrix": aibrix(folder, drafting),
+        "AIBrix, StormService": aibrix_by_roles(folder, drafting),
+        "llm-d": llm_d(folder, drafting),
+        "KServe": kserve(folder, f"{' '.join(SEQS)} --speculative-config '{drafting}'"),
+    }
+
+
+def kserve(folder: Path, additional: str) -> Patched:
+    """An LLMInferenceService, with what its controller makes of the config that comes with it."""
+    text = (FOLDER / "kserve/config/llmisvcconfig/config-llm-template.yaml").read_text()
+    # Its controller fills them in; nothing that they are about is asked for here.
+    text = _OPTION_OF_TLS.sub("", text)
+    text = re.sub(r"\{\{ shutdownTimeout .*?\}\}", "45", text)
+    config = yaml.safe_load(
+        re.sub(r"\{\{.*?(Name )?\}\}", lambda at: "qwen" if at[1] else "", text)
+    )
+    variable = {"name": "VLLM_ADDITIONAL_ARGS", "value": additional}
+    service = {
+        "apiVersion": LLM_INFERENCE_SERVICE.api_version,
+        "kind": LLM_INFERENCE_SERVICE.kind,
+        "metadata": {"name": "qwen", "namespace": "llm"},
+        "spec": {
+            "model": {"uri": "hf://Qwen/Qwen3-8B", "name": "qwen"},
+            "template": {"containers": [{"name": "main", "env": [variable]}]},
+        },
+    }
+
+    def pod_of(service: Object) -> Object:
+        own = {"spec": service["spec"]["template"]}
+        return patched(folder, _pod({"spec": config["spec"]["template"]}), own)
+
+    before = pod_of(service)
+    attachment = _attachment(host_of(LLM_INFERENCE_SERVICE, service, before["spec"]))
+    after = pod_of(patched(folder, service, workload_patch(attachment), "merge"))
+    return _patched(before, attachment, after)
+
+
+def production_stack(folder: Path, drafting: str) -> Patched:
+    """A model of the chart's; its values get those of the patch, as its remark says."""
+    chart = folder / "production-stack"
+    shutil.copytree(FOLDER / "production-stack/helm", chart)
+    described = yaml.safe_load((chart / "Chart.yaml").read_text())
+    described.pop("dependencies", None)  # monitoring, which would have to be downloaded
+    (chart / "Chart.yaml").write_text(yaml.safe_dump(described))
+    (chart / "Chart.lock").unlink(missing_ok=True)
+    model = {
+        "name": "qwen",
+        "repository": "vllm/vllm-openai",
+        "tag": "v0.32.0",
+        "modelURL": "Qwen/Qwen3-8B",
+        "replicaCount": 1,
+        "requestCPU": 6,
+        "requestMemory": "16Gi",
+        "requestGPU": 1,
+        "vllmConfig": {"maxNumSeqs": 256, "extraArgs": ["--speculative-config", drafting]},
+        "env": [{"name": "HF_HUB_OFFLINE", "value": "1"}],
+    }
+
+    def deployment_of(model: Object) -> Object:
+        values = {"servingEngineSpec": {"modelSpec": [model]}}
+        made = find_helm().template(
+            Release(chart=chart, name="rel", namespace="llm", values=values)
+        )
+        return _deployment(made, "-deployment-vllm")
+
+    before = deployment_of(model)
+    attachment = _attachment(host_of(DEPLOYMENT, before, None))
+    (ours,) = _read(helm_values(attachment))["servingEngineSpec"]["modelSpec"]
+    return _patched(before, attachment, deployment_of(_added(model, ours)))
+
+
+def aibrix(folder: Path, drafting: str) -> Patched:
+    """The Deployment of its quickstart."""
+    before = yaml.safe_load((FOLDER / "aibrix/samples/quickstart/model.yaml").read_text())
+    _container(before)["command"] += [*SEQS, "--speculative-config", drafting]
+    attachment = _attachment(host_of(DEPLOYMENT, before, None))
+    return _patched(before, attachment, patched(folder, before, workload_patch(attachment)))
+
+
+def aibrix_by_roles(folder: Path, drafting: str) -> Patched:
+    """The decode role of a StormService, which `fathom attach` knows by its pods alone."""
+    service = yaml.safe_load((FOLDER / "aibrix/samples/quickstart/pd-model.yaml").read_text())
+    roles = {each["name"]: each for each in service["spec"]["template"]["spec"]["roles"]}
+    before = _pod(roles["decode"]["template"])
+    text = _container(before)["args"][0].rstrip()
+    _container(before)["args"] = [
+        f"{text} \\\n{' '.join(SEQS)} --speculative-config '{drafting}'\n"
+    ]
+    attachment = _attachment(host_of_pods("llm", {"role-name": "decode"}, before, ""))
+    return _patched(before, attachment, patched(folder, before, template_patch(attachment)))
+
+
+def llm_d(folder: Path, drafting: str) -> Patched:
+    """A guide's Deployment, with the component in a kustomization around the guide's."""
+    tree = folder / "llm-d"
+    shutil.copytree(FOLDER / "llm-d/guides", tree / "guides")
+    guide = tree / "guides/optimized-baseline/modelserver/gpu/vllm/base"
+    own = yaml.safe_load((guide / "patch-vllm.yaml").read_text())
+    _container(own)["args"] += [*SEQS, f"--speculative-config={drafting}"]
+    (guide / "patch-vllm.yaml").write_text(yaml.safe_dump(own))
+    before = _deployment(kubectl("kustomize", str(guide)), "-decode")
+    attachment = _attachment(host_of(DEPLOYMENT, before, None))
+    component = kustomize_component(attachment.host, to_yaml([workload_patch(attachment)])[4:])
+    around = {"resources": [os.path.relpath(guide, tree / "around")], "components": ["../fathom"]}
+    for name, kustomization in {"fathom": component, "around": around}.items():
+        (tree / name).mkdir()
+        (tree / name / "kustomization.yaml").write_text(to_yaml([kustomization]))
+    after = _deployment(kubectl("kustomize", str(tree / "around")), "-decode")
+    return _patched(before, attachment, after)
+
+
+# -- tools
+
+
+def kubectl(*words: str) -> str:
+    """What it prints."""
+    path = shutil.which("kubectl")
+    if path is None:
+        pytest.fail("No kubectl on PATH: install one of 1.21 or newer.", pytrace=False)
+    ran = subprocess.run([path, *words], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        pytest.fail(f"kubectl {words[0]}: {ran.stderr}", pytrace=False)
+    return ran.stdout
+
+
+def patched(
+    folder: Path, manifest: Mapping[str, Any], patch: Mapping[str, Any], kind: str = "strategic"
+) -> Object:
+    """A manifest with a patch, merged as an API server merges it."""
+    whole, added = folder / "manifest.yaml", folder / "patch.yaml"
+    whole.write_text(to_yaml([manifest]))
+    added.write_text(to_yaml([patch]))
+    words = ("-f", str(whole), "--type", kind, "--patch-file", str(added), "-o", "yaml")
+    result: Object = yaml.safe_load(kubectl("patch", "--local", *words))
+    return result
+
+
+def _added(own: Any, ours: Any) -> Any:
+    """Values with more: lists behind each other, as whoever adds entries does it."""
+    if isinstance(own, dict) and isinstance(ours, dict):
+        both = {key: _added(own[key], ours[key]) if key in own else ours[key] for key in ours}
+        return own | both
+    return own + ours if isinstance(own, list) and isinstance(ours, list) else ours
+
+
+def _attachment(host: Host) -> Attachment:
+    return Attachment(host=host, startup=startup_of(host.engine), tuner="qwen", plugin=PLUGIN)
+
+
+def _read(manifest: Mapping[str, Any]) -> Any:
+    return yaml.safe_load(to_yaml([manifest]))
+
+
+def _pod(template: Mapping[str, Any]) -> Object:
+    metadata = {**template.get("metadata", {}), "name": "qwen-0", "namespace": "llm"}
+    return copy.deepcopy({"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata})
+
+
+def _deployment(made: str, ending: str) -> Object:
+    (found,) = (
+        each
+        for each in yaml.safe_load_all(made)
+        if each and each["kind"] == "Deployment" and each["metadata"]["name"].endswith(ending)
+    )
+    found["metadata"].setdefault("namespace", "llm")
+    result: Object = found
+    return result
+
+
+def _container(manifest: Mapping[str, Any]) -> Object:
+    spec = manifest["spec"]
+    result: Object = spec.get("template", manifest)["spec"]["containers"][0]
+    return result
+
+
+def _patched(before: Object, attachment: Attachment, after: Object) -> Patched:
+    return Patched(before=_container(before), attachment=attachment, after=_container(after))
