@@ -18,6 +18,7 @@ from local_cluster.engine.process import EngineProcess, real_setup, simulated_se
 from local_cluster.engine.scrape import EngineScrape, scrape
 from local_cluster.engine.traffic import LoadGenerator, Phase
 from local_cluster.paths import cache_dir
+from support.engine_steps import in_force
 from support.waiting import guarded, until
 
 OWN_METRICS = {
@@ -76,16 +77,6 @@ def engine(
         setup = simulated_setup()
     with EngineProcess(setup, tmp_path_factory.mktemp("engine")) as process:
         yield process
-
-
-async def in_force(engine: EngineProcess, generation: int) -> EngineScrape:
-    """Wait until the engine reports a generation."""
-
-    async def reported() -> EngineScrape | None:
-        found = await scrape(engine.base_url)
-        return found if found.total("fathom_depth_generation") == generation else None
-
-    return await until(reported, f"generation {generation} is in force")
 
 
 async def drafted_at(

@@ -2,48 +2,21 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from local_cluster.engine.language import EASY, HARD, TrafficClass
-from local_cluster.engine.process import EngineProcess, EngineSetup
+from local_cluster.engine.process import EngineProcess
 from local_cluster.engine.scrape import EngineScrape, scrape
 from local_cluster.engine.traffic import LoadGenerator, Phase
+from support.engine_steps import gained, in_force, requests_done, set_depth
 from support.waiting import until
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]
 
 DRAFTS = "fathom_drafts_total"
 STEP_SECONDS = "fathom_step_seconds_total"
-
-
-async def in_force(engine: EngineProcess, generation: int) -> EngineScrape:
-    """Wait until the engine reports a generation."""
-
-    async def reported() -> EngineScrape | None:
-        found = await scrape(engine.base_url)
-        return found if found.total("fathom_depth_generation") == generation else None
-
-    return await until(reported, f"generation {generation} is in force")
-
-
-async def set_depth(engine: EngineProcess, generations: Iterator[int], depth: int) -> EngineScrape:
-    generation = next(generations)
-    engine.write_depth(generation, [[1, 16, depth]])
-    return await in_force(engine, generation)
-
-
-async def requests_done(load: LoadGenerator, more: int) -> None:
-    """Wait until that many more requests have ended."""
-    enough = len(load.results) + more
-    await until(lambda: len(load.results) >= enough, f"{more} more requests end")
-
-
-def gained(before: EngineScrape, after: EngineScrape, name: str, **labels: str) -> float:
-    return after.total(name, **labels) - before.total(name, **labels)
 
 
 async def test_ten_changes_of_depth_lose_and_change_nothing(
@@ -184,23 +157,3 @@ async def test_a_schedule_by_batch_is_obeyed_by_batch(
         at_depth = gained(before, after, "fathom_steps_total", **expected, depth=depth)
         assert at_depth == all_steps > 10
     assert [result.error for result in load.results if not result.ok] == []
-
-
-async def test_without_asynchronous_scheduling_depth_is_live_all_the_same(
-    setup: EngineSetup, tmp_path: Path
-) -> None:
-    synchronous = replace(setup, more_arguments=("--no-async-scheduling",))
-    with EngineProcess(synchronous, tmp_path) as engine:
-        async with LoadGenerator(engine.base_url, engine.model, seed=12) as load:
-            load.set_phase(Phase(EASY, concurrency=5, max_tokens=100))
-            for generation, depth in enumerate((5, 0, 7, 2), start=1):
-                await set_depth(engine, iter([generation]), depth)
-                before = await scrape(engine.base_url)
-                await requests_done(load, 6)
-                after = await scrape(engine.base_url)
-                # The first step still verifies what was drafted before.
-                at_depth = gained(before, after, "fathom_steps_total", depth=str(depth))
-                assert gained(before, after, "fathom_steps_total") - at_depth <= 1
-                assert at_depth > 10
-        assert [result.error for result in load.results if not result.ok] == []
-        assert after.total("fathom_hook_errors_total") == 0

@@ -46,6 +46,8 @@ class Patched:
     attachment: Attachment
     after: Object
     """The same container once the patch is applied."""
+    volumes: list[Object]
+    """Of its pod then."""
 
 
 def all_of(folder: Path, drafting: str) -> dict[str, Patched]:
@@ -226,11 +228,21 @@ def _deployment(made: str, ending: str) -> Object:
     return result
 
 
+def _spec(manifest: Mapping[str, Any]) -> Object:
+    """Of a pod, or of the template of one."""
+    result: Object = manifest["spec"].get("template", manifest)["spec"]
+    return result
+
+
 def _container(manifest: Mapping[str, Any]) -> Object:
-    spec = manifest["spec"]
-    result: Object = spec.get("template", manifest)["spec"]["containers"][0]
+    result: Object = _spec(manifest)["containers"][0]
     return result
 
 
 def _patched(before: Object, attachment: Attachment, after: Object) -> Patched:
-    return Patched(before=_container(before), attachment=attachment, after=_container(after))
+    return Patched(
+        before=_container(before),
+        attachment=attachment,
+        after=_container(after),
+        volumes=_spec(after)["volumes"],
+    )

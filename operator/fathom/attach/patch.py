@@ -324,8 +324,8 @@ def remarks(attachment: Attachment, form: Printed) -> Iterator[str]:
         yield "to your own, since Helm replaces lists; of two --speculative-config the last counts."
     elif form is Printed.KUSTOMIZE:
         yield "A component. Write a kustomization.yaml around yours: resources names the directory"
-        yield "that you apply now, components that of this file. Within yours, where a namePrefix is"
-        yield "still to come, it would match nothing, silently."
+        yield "that you apply now, components that of this file. Within yours, where a namePrefix"
+        yield "is still to come, it would match nothing, silently."
     elif form is Printed.POD:
         yield "Merge it into the template of these pods (`template`, or what it is called there):"
         yield "lists of objects by their names; a list of texts takes the place of what is there."

@@ -281,7 +281,8 @@ def test_pods_of_any_kind_get_what_is_merged_into_their_template(
     with pytest.raises(typer.Exit):
         print_object(attachment, Printed.DEPLOYMENT)
     assert capsys.readouterr().err == (
-        "--print deployment needs a WORKLOAD: what made these pods is not known. Give --print pod.\n"
+        "--print deployment needs a WORKLOAD: what made these pods is not known. "
+        "Give --print pod.\n"
     )
 
 
