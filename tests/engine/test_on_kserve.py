@@ -35,7 +35,7 @@ VLLM = """\
 #!/bin/sh
 if [ "$1" = --version ]; then echo {release}; else exec {vllm} "$@"; fi
 """
-"""Of its script's two calls of vLLM the first costs nine seconds here."""
+"""Its script calls vLLM twice; here the first time would cost nine seconds."""
 
 
 @dataclass(frozen=True, slots=True)

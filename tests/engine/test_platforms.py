@@ -1,28 +1,36 @@
 """What comes of a patch on the platforms, as vLLM's own parser and configuration take it."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from fathom.tuner_resource import SpeculationTuner, parse_tuner
 from fathom_vllm.bundle import SCHEDULER_CLASS
 from local_cluster.engine.model_pair import ModelPair
 from support.asked_vllm import AskVllm
 from support.hosts import argv
-from support.platforms import Patched, all_of
+from support.pages import DOCS, manifests, plain_blocks
+from support.platforms import FOLDER, OWN, Patched, all_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("asked")]
 
 PROBE = Path(__file__).with_name("command_probe.py")
+PAGE = DOCS / "attach.md"
+ROW = re.compile(r"^\| ([\w, -]+) \| [^|]+ \| (\d+) \| 8 \| 1 \|$", re.MULTILINE)
+MOST_LINES = 17
 NAMES = ("production-stack", "AIBrix", "AIBrix, StormService", "llm-d", "KServe")
 
 
 @pytest.fixture(scope="module")
 def platforms(pair: ModelPair, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Patched]:
     drafting = {"method": "eagle3", "model": str(pair.draft), "num_speculative_tokens": 3}
-    return all_of(tmp_path_factory.mktemp("platforms"), json.dumps(drafting))
+    compact = json.dumps(drafting, separators=(",", ":"))
+    return all_of(tmp_path_factory.mktemp("platforms"), compact)
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +76,46 @@ def test_vllm_takes_what_comes_of_it_and_starts_at_the_hosts_own_depth(
     assert (config["depth"], before["config"]["schedule"]) == (7, None)
     changed = {key for key in config if config[key] != before["config"][key]}
     assert changed == {"depth", "schedule", "scheduler_cls"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_few_lines(name: str, platforms: Mapping[str, Patched]) -> None:
+    rows = dict(ROW.findall(PAGE.read_text()))
+    assert rows.keys() == {*NAMES}
+    assert platforms[name].lines <= MOST_LINES
+    # The platforms' own files may have a key less, or more.
+    assert FOLDER != OWN or platforms[name].lines == int(rows[name])
+
+
+def test_without_a_restart_it_is_eight_lines_of_ours() -> None:
+    (shown,) = (each for each in manifests(PAGE) if each["kind"] == "SpeculationTuner")
+    assert isinstance(
+        parse_tuner(shown | {"metadata": {"name": "a", "namespace": "b"}}), SpeculationTuner
+    )
+    block = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
+    assert yaml.safe_load(block) == shown
+    assert len(block.splitlines()) == 8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_shows_it_in_full(
+    name: str, platforms: Mapping[str, Patched], pair: ModelPair
+) -> None:
+    blocks = [
+        yaml.safe_load(each.replace("AngelSlim/Qwen3-8B_eagle3", str(pair.draft)))
+        for each in plain_blocks(PAGE)
+    ]
+
+    assert FOLDER != OWN or _plain(platforms[name].printed) in [_plain(each) for each in blocks]
+
+
+def _plain(value: Any) -> Any:
+    """With a patch within a text read, and without the ends of texts."""
+    if isinstance(value, dict):
+        return {
+            key: _plain(yaml.safe_load(each) if key == "patch" else each)
+            for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.rstrip() if isinstance(value, str) else value

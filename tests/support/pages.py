@@ -86,6 +86,12 @@ def blocks(page: Path) -> list[tuple[str, tuple[str, ...]]]:
     return found
 
 
+def plain_blocks(page: Path) -> list[str]:
+    """Those of no language that is named."""
+    text = page.read_text(encoding="utf-8")
+    return [block for _, language, block in _BLOCK.findall(text) if not language]
+
+
 def manifests(page: Path) -> list[dict[str, Any]]:
     """All that a page shows; what it leaves out around a spec of ours is filled in."""
     found: list[dict[str, Any]] = []

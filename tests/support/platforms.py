@@ -5,11 +5,13 @@ the folder `platforms`, or in the one that `FATHOM_PLATFORMS` names (its README)
 """
 
 import copy
+import difflib
+import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,8 +33,10 @@ from fathom.cluster.kinds import DEPLOYMENT, LLM_INFERENCE_SERVICE
 from local_cluster.helm import Release, find_helm
 
 Object = dict[str, Any]
-FOLDER: Final = Path(os.environ.get("FATHOM_PLATFORMS") or Path(__file__).with_name("platforms"))
-PLUGIN: Final = "fathom-plugin-abc"
+OWN: Final = Path(__file__).with_name("platforms")
+FOLDER: Final = Path(os.environ.get("FATHOM_PLATFORMS") or OWN)
+PLUGIN: Final = "fathom-plugin-HASH"
+LONGEST_ENTRY: Final = 100
 SEQS: Final = ("--max-num-seqs", "256")
 _OPTION_OF_TLS: Final = re.compile(r"\{\{-?\s*if .*?\}\}.*?\{\{-?\s*end\s*\}\}")
 
@@ -47,7 +51,17 @@ class Patched:
     after: Object
     """The same container once the patch is applied."""
     volumes: list[Object]
-    """Of its pod then."""
+    """Those of its pod then."""
+    printed: Object
+    """The patch."""
+    written: tuple[Object, Object]
+    """What people write, without the patch and with it."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines of it the patch adds or changes."""
+        compared = difflib.ndiff(*([*lines_of(each)] for each in self.written))
+        return sum(each.startswith("+ ") for each in compared)
 
 
 def all_of(folder: Path, drafting: str) -> dict[str, Patched]:
@@ -64,6 +78,25 @@ def all_of(folder: Path, drafting: str) -> dict[str, Patched]:
         "llm-d": llm_d(folder, drafting),
         "KServe": kserve(folder, f"{' '.join(SEQS)} --speculative-config '{drafting}'"),
     }
+
+
+def lines_of(value: Any, indent: str = "") -> Iterator[str]:
+    """YAML in the order of its keys, with an entry of a list on one line where it fits on one."""
+    if isinstance(value, dict):
+        for key, each in sorted(value.items()):
+            if isinstance(each, dict | list):
+                yield f"{indent}{key}:"
+                yield from lines_of(each, f"{indent}  ")
+            else:
+                yield f"{indent}{key}: {json.dumps(each)}"
+        return
+    for each in value:
+        whole = json.dumps(each, sort_keys=True)
+        if isinstance(each, str) or len(whole) <= LONGEST_ENTRY:
+            yield from (f"{indent}- {line}" for line in str(each).splitlines())
+        else:
+            yield f"{indent}-"
+            yield from lines_of(each, f"{indent}  ")
 
 
 def kserve(folder: Path, additional: str) -> Patched:
@@ -92,8 +125,9 @@ def kserve(folder: Path, additional: str) -> Patched:
 
     before = pod_of(service)
     attachment = _attachment(host_of(LLM_INFERENCE_SERVICE, service, before["spec"]))
-    after = pod_of(patched(folder, service, workload_patch(attachment), "merge"))
-    return _patched(before, attachment, after)
+    printed = _read(workload_patch(attachment))
+    changed = patched(folder, service, printed, "merge")
+    return _patched(before, attachment, pod_of(changed), printed, (service, changed))
 
 
 def production_stack(folder: Path, drafting: str) -> Patched:
@@ -126,8 +160,10 @@ def production_stack(folder: Path, drafting: str) -> Patched:
 
     before = deployment_of(model)
     attachment = _attachment(host_of(DEPLOYMENT, before, None))
-    (ours,) = _read(helm_values(attachment))["servingEngineSpec"]["modelSpec"]
-    return _patched(before, attachment, deployment_of(_added(model, ours)))
+    printed = _read(helm_values(attachment))
+    (ours,) = printed["servingEngineSpec"]["modelSpec"]
+    more = _added(model, ours)
+    return _patched(before, attachment, deployment_of(more), printed, (model, more))
 
 
 def aibrix(folder: Path, drafting: str) -> Patched:
@@ -135,7 +171,9 @@ def aibrix(folder: Path, drafting: str) -> Patched:
     before = yaml.safe_load((FOLDER / "aibrix/samples/quickstart/model.yaml").read_text())
     _container(before)["command"] += [*SEQS, "--speculative-config", drafting]
     attachment = _attachment(host_of(DEPLOYMENT, before, None))
-    return _patched(before, attachment, patched(folder, before, workload_patch(attachment)))
+    printed = _read(workload_patch(attachment))
+    after = patched(folder, before, printed)
+    return _patched(before, attachment, after, printed, (before, after))
 
 
 def aibrix_by_roles(folder: Path, drafting: str) -> Patched:
@@ -148,7 +186,9 @@ def aibrix_by_roles(folder: Path, drafting: str) -> Patched:
         f"{text} \\\n{' '.join(SEQS)} --speculative-config '{drafting}'\n"
     ]
     attachment = _attachment(host_of_pods("llm", {"role-name": "decode"}, before, ""))
-    return _patched(before, attachment, patched(folder, before, template_patch(attachment)))
+    printed = _read(template_patch(attachment))
+    after = patched(folder, before, printed)
+    return _patched(before, attachment, after, printed, (before, after))
 
 
 def llm_d(folder: Path, drafting: str) -> Patched:
@@ -167,7 +207,7 @@ def llm_d(folder: Path, drafting: str) -> Patched:
         (tree / name).mkdir()
         (tree / name / "kustomization.yaml").write_text(to_yaml([kustomization]))
     after = _deployment(kubectl("kustomize", str(tree / "around")), "-decode")
-    return _patched(before, attachment, after)
+    return _patched(before, attachment, after, _read(component), (before, after))
 
 
 # -- tools
@@ -229,7 +269,7 @@ def _deployment(made: str, ending: str) -> Object:
 
 
 def _spec(manifest: Mapping[str, Any]) -> Object:
-    """Of a pod, or of the template of one."""
+    """The spec of a pod, or of the template of one."""
     result: Object = manifest["spec"].get("template", manifest)["spec"]
     return result
 
@@ -239,10 +279,18 @@ def _container(manifest: Mapping[str, Any]) -> Object:
     return result
 
 
-def _patched(before: Object, attachment: Attachment, after: Object) -> Patched:
+def _patched(
+    before: Object,
+    attachment: Attachment,
+    after: Object,
+    printed: Object,
+    written: tuple[Object, Object],
+) -> Patched:
     return Patched(
         before=_container(before),
         attachment=attachment,
         after=_container(after),
         volumes=_spec(after)["volumes"],
+        printed=printed,
+        written=written,
     )
