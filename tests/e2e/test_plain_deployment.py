@@ -31,7 +31,7 @@ from local_cluster.engine.traffic import LoadGenerator, Phase
 from local_cluster.helm import find_helm
 from local_cluster.kube import MERGE_PATCH, Object
 from support.local_cluster import is_ready
-from support.pages import DOCS
+from support.pages import DOCS, plain_blocks
 from support.terminal import Terminal
 
 pytestmark = pytest.mark.e2e
@@ -48,11 +48,7 @@ SCHEDULE: Final = [[1, 12, 3], [13, 13, 7], [14, 14, 5], [15, 15, 1], [16, 16, 0
 
 def lines() -> dict[str, list[Any]]:
     """What the page has its reader add to the container and to the pod."""
-    (block,) = [
-        each
-        for each in (DOCS / "attach.md").read_text(encoding="utf-8").split("```")
-        if "fathom-plugin" in each and "volumeMounts" in each
-    ]
+    (block,) = [each for each in plain_blocks(DOCS / "attach.md") if each.startswith("env:")]
     found: dict[str, list[Any]] = yaml.safe_load(block)
     return found
 
