@@ -298,16 +298,11 @@ def kustomize_component(host: Host, patch: str) -> Manifest:
 def why_not(host: Host, form: Printed) -> str:
     """Why there is no such patch for a host; empty: there is one."""
     if host.kind is None:
-        return (
-            f"--print {form} needs a WORKLOAD: what made these pods is not known. Give --print "
-            f"{Printed.POD}."
-        )
+        needs = f"--print {form} needs a WORKLOAD: what made these pods is not known."
+        return "" if form is Printed.POD else f"{needs} Give --print {Printed.POD}."
     own = FORM_OF[host.kind]
-    return (
-        ""
-        if form in {own, Printed.KUSTOMIZE}
-        else (f"--print {form} is not for {host}: give --print {own}.")
-    )
+    fits = {own, Printed.KUSTOMIZE, *((Printed.POD,) if own is Printed.DEPLOYMENT else ())}
+    return "" if form in fits else f"--print {form} is not for {host}: give --print {own}."
 
 
 def remarks(attachment: Attachment, form: Printed) -> Iterator[str]:

@@ -331,10 +331,10 @@ def _document(attachment: Attachment, form: Printed) -> Manifest:
         return tuner_manifest(host, attachment.tuner)
     if form is Printed.HELM:
         return helm_values(attachment)
-    if form is Printed.POD:
-        return template_patch(attachment)
     if why := why_not(host, form):
         refuse(why)
+    if form is Printed.POD:
+        return template_patch(attachment)
     patch = workload_patch(attachment)
     if form is not Printed.KUSTOMIZE:
         return patch

@@ -286,17 +286,27 @@ def test_pods_of_any_kind_get_what_is_merged_into_their_template(
     )
 
 
+@pytest.mark.parametrize(
+    ("manifest", "form", "right"),
+    [
+        (hosts.ARGS, Printed.KSERVE, Printed.DEPLOYMENT),
+        # Its template is the spec of a pod, and its labels are elsewhere.
+        (hosts.KSERVE, Printed.POD, Printed.KSERVE),
+        (hosts.LWS, Printed.POD, Printed.LWS),
+    ],
+)
 def test_a_patch_of_another_kind_is_refused_with_the_right_one(
+    manifest: Mapping[str, Any],
+    form: Printed,
+    right: Printed,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    host = host_in(hosts.ARGS)
+    host = host_in(manifest)
     attachment = Attachment(host=host, startup=startup_of(host.engine), tuner="qwen", plugin="p")
     with pytest.raises(typer.Exit):
-        print_object(attachment, Printed.KSERVE)
+        print_object(attachment, form)
 
-    assert capsys.readouterr().err == (
-        "--print kserve is not for Deployment qwen: give --print deployment.\n"
-    )
+    assert capsys.readouterr().err == f"--print {form} is not for {host}: give --print {right}.\n"
 
 
 def host_in(manifest: Mapping[str, Any]) -> Host:
