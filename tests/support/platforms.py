@@ -11,13 +11,15 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
+from rich.progress import Progress
 
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.attach.host import Host, host_of, host_of_pods
@@ -30,6 +32,7 @@ from fathom.attach.patch import (
 )
 from fathom.attach.startup import startup_of
 from fathom.cluster.kinds import DEPLOYMENT, LLM_INFERENCE_SERVICE
+from local_cluster.control_plane.obtain import ensure_binaries
 from local_cluster.helm import Release, find_helm
 
 Object = dict[str, Any]
@@ -156,7 +159,7 @@ def production_stack(folder: Path, drafting: str) -> Patched:
         made = find_helm().template(
             Release(chart=chart, name="rel", namespace="llm", values=values)
         )
-        return _deployment(made, "-deployment-vllm")
+        return _deployment(_documents(made), "-deployment-vllm")
 
     before = deployment_of(model)
     attachment = _attachment(host_of(DEPLOYMENT, before, None))
@@ -199,29 +202,70 @@ def llm_d(folder: Path, drafting: str) -> Patched:
     own = yaml.safe_load((guide / "patch-vllm.yaml").read_text())
     _container(own)["args"] += [*SEQS, f"--speculative-config={drafting}"]
     (guide / "patch-vllm.yaml").write_text(yaml.safe_dump(own))
-    before = _deployment(kubectl("kustomize", str(guide)), "-decode")
+    before = _deployment(kustomized(guide), "-decode")
     attachment = _attachment(host_of(DEPLOYMENT, before, None))
     component = kustomize_component(attachment.host, to_yaml([workload_patch(attachment)])[4:])
     around = {"resources": [os.path.relpath(guide, tree / "around")], "components": ["../fathom"]}
     for name, kustomization in {"fathom": component, "around": around}.items():
         (tree / name).mkdir()
         (tree / name / "kustomization.yaml").write_text(to_yaml([kustomization]))
-    after = _deployment(kubectl("kustomize", str(tree / "around")), "-decode")
+    after = _deployment(kustomized(tree / "around"), "-decode")
     return _patched(before, attachment, after, _read(component), (before, after))
 
 
 # -- tools
 
 
+@cache
+def _own_kubectl() -> str:
+    """The control plane's, whose kustomize knows no components."""
+    with Progress(disable=True) as progress:
+        return str(ensure_binaries(progress).directory / "kubectl")
+
+
 def kubectl(*words: str) -> str:
-    """What it prints."""
-    path = shutil.which("kubectl")
-    if path is None:
-        pytest.fail("No kubectl on PATH: install one of 1.21 or newer.", pytrace=False)
+    """What it prints: the one of the machine or, where there is none, the control plane's."""
+    path = shutil.which("kubectl") or _own_kubectl()
     ran = subprocess.run([path, *words], capture_output=True, text=True, check=False)
     if ran.returncode:
         pytest.fail(f"kubectl {words[0]}: {ran.stderr}", pytrace=False)
     return ran.stdout
+
+
+def kustomized(folder: Path) -> list[Object]:
+    """What kustomize makes of a folder: the machine's, where there is one."""
+    if shutil.which("kubectl"):
+        return _documents(kubectl("kustomize", str(folder)))
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    found: list[Object] = []
+    for each in kustomization["resources"]:
+        path = folder / each
+        found += kustomized(path) if path.is_dir() else _documents(path.read_text())
+    for each in kustomization.get("components", ()):
+        component = yaml.safe_load((folder / each / "kustomization.yaml").read_text())
+        found = _with_patches(folder / each, found, component["patches"])
+    found = _with_patches(folder, found, kustomization.get("patches", ()))
+    prefix = kustomization.get("namePrefix", "")
+    for each in found:
+        each["metadata"]["name"] = prefix + each["metadata"]["name"]
+    return found
+
+
+def _with_patches(
+    folder: Path, objects: Sequence[Object], patches: Sequence[Mapping[str, Any]]
+) -> list[Object]:
+    """Those that a patch names, patched; all others as they are."""
+    found = list(objects)
+    for each in patches:
+        text = (folder / each["path"]).read_text() if "path" in each else each["patch"]
+        patch = yaml.safe_load(text)
+        (at,) = (
+            number
+            for number, one in enumerate(found)
+            if (one["kind"], one["metadata"]["name"]) == (patch["kind"], patch["metadata"]["name"])
+        )
+        found[at] = patched(folder, found[at], patch)
+    return found
 
 
 def patched(
@@ -257,11 +301,15 @@ def _pod(template: Mapping[str, Any]) -> Object:
     return copy.deepcopy({"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata})
 
 
-def _deployment(made: str, ending: str) -> Object:
+def _documents(text: str) -> list[Object]:
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def _deployment(made: Sequence[Object], ending: str) -> Object:
     (found,) = (
         each
-        for each in yaml.safe_load_all(made)
-        if each and each["kind"] == "Deployment" and each["metadata"]["name"].endswith(ending)
+        for each in made
+        if each["kind"] == "Deployment" and each["metadata"]["name"].endswith(ending)
     )
     found["metadata"].setdefault("namespace", "llm")
     result: Object = found
