@@ -42,6 +42,7 @@ CONFIG_MAPS: Final = "/api/v1/namespaces/llm/configmaps"
 DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/llm/deployments"
 DOCUMENT: Final = names.tuner_depth_config_map("qwen")
 CONCURRENCY: Final = 2
+PLUGIN: Final = "fathom-plugin"
 DRAFT: Final = {"model": "/models/draft", "method": "eagle3", "num_speculative_tokens": 3}
 SCHEDULE: Final = [[1, 12, 3], [13, 13, 7], [14, 14, 5], [15, 15, 1], [16, 16, 0]]
 
@@ -49,7 +50,7 @@ SCHEDULE: Final = [[1, 12, 3], [13, 13, 7], [14, 14, 5], [15, 15, 1], [16, 16, 0
 def lines() -> dict[str, list[Any]]:
     """What the page has its reader add to the container and to the pod."""
     (block,) = [each for each in plain_blocks(DOCS / "attach.md") if each.startswith("env:")]
-    found: dict[str, list[Any]] = yaml.safe_load(block)
+    found: dict[str, list[Any]] = yaml.safe_load(block.replace("fathom-plugin-HASH", PLUGIN))
     return found
 
 
@@ -126,7 +127,7 @@ class Host:
         plugin: Object = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": "fathom-plugin", "namespace": "llm"},
+            "metadata": {"name": PLUGIN, "namespace": "llm"},
             "binaryData": {"fathom.zip": base64.b64encode(bundle_zip()).decode()},
         }
         await self.api.request("POST", CONFIG_MAPS, body=plugin)
@@ -217,17 +218,26 @@ class Killer:
                 return
 
     async def _kill(self) -> None:
-        process, killed_at = operator_process(self._stage.cluster), now()
-        assert process is not None
-        process.kill()
-        await until(lambda: operator_leads(self._stage.cluster, killed_at))
+        killed = operator_process(self._stage.cluster)
+        assert killed is not None
+        killed.kill()
+
+        async def runs_again() -> bool:
+            process = operator_process(self._stage.cluster)
+            return process is not None and process.pid != killed.pid
+
+        await until(runs_again)
+        # What the first one asked for last may come into the log late.
+        began_at = now()
+        await until(lambda: operator_leads(self._stage.cluster, began_at))
 
 
 @pytest.fixture
 async def operator(stage: DemoStage) -> AsyncIterator[None]:
     """It is there again after a test that uninstalls it."""
     yield
-    await install_operator(stage.cluster)
+    if operator_process(stage.cluster) is None:
+        await install_operator(stage.cluster)
 
 
 async def test_an_engine_of_another_s_is_tuned_where_it_is(
