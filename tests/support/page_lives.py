@@ -21,9 +21,9 @@ from fathom.api.names import ANNOTATION_PAUSED
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.kinds import CONFIG_MAP, POD, SPECULATIVE_DEPLOYMENT, ServedApis
 from fathom.engine.depth import DepthDocument, flat
+from fathom.health import UNWATCHED_S
 from fathom.measurement.counters import PodCounters, Unread, UnreadKind
 from fathom.page.subject import Subject
-from fathom.resource import UNWATCHED_S
 from fathom.tuning.tuner import decide
 from fathom_vllm.environment import DEPTH_KEY
 from support.loop_harness import KEY, START_S, FakeMetrics, LoopHarness, ManualClock

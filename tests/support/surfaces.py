@@ -14,9 +14,10 @@ from fathom.cli.status import status_report, status_view
 from fathom.cluster.kinds import ObjectKey
 from fathom.cluster.manifest import Meta
 from fathom.cluster.snapshot import status_in
+from fathom.health import cause_of, standing
 from fathom.page.resource_view import resource_view
 from fathom.page.subject import Subject
-from fathom.resource import cause_of, known_part, parse, standing
+from fathom.resource import known_part, parse
 from fathom.tuning.learned_state import TuningState
 
 

@@ -42,8 +42,8 @@ from fathom.reconcile.operations import Operation, Patch, brought_about
 from fathom.reconcile.status_input import Finding
 from fathom.reconcile.tuning_report import report
 from fathom.reconcile.write_retries import Outcome
+from fathom.resource import SpeculationTuner
 from fathom.times import is_over
-from fathom.tuner_resource import SpeculationTuner
 from fathom.tuning.interface import TuningDecision
 from fathom_vllm.environment import DEPTH_KEY
 

@@ -11,7 +11,7 @@ from fathom.cluster.snapshot import SelectedObjects
 from fathom.engine.depth import DepthDocument, depth_at, flat, nearest_depth
 from fathom.engine.report import EngineReport
 from fathom.reconcile.annotations import pause_of, pinned_depth
-from fathom.tuner_resource import SpeculationTuner
+from fathom.resource import SpeculationTuner
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot, settings_with
 from fathom.tuning.learned_state import TuningState
 

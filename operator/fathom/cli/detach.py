@@ -34,8 +34,8 @@ from fathom.cluster.manifest import Seen
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.depth import DepthDocument, summary
 from fathom.measurement.counters import PodCounters
+from fathom.resource import SpeculationTuner, known_part_of_tuner, parse_tuner
 from fathom.text import counted
-from fathom.tuner_resource import SpeculationTuner, known_part_of_tuner, parse_tuner
 from fathom_vllm.environment import DEPTH_KEY
 
 EVERY_S: Final = 2.0

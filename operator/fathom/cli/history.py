@@ -24,8 +24,8 @@ from fathom.cli.options import Context, Kubeconfig, Name, Namespace, kube_senten
 from fathom.cluster.kinds import CONFIG_MAP, ObjectKey
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed import ObservedConfigMap, ObservedEvent
+from fathom.health import signed
 from fathom.reconcile.checkpoint import Checkpoint
-from fathom.resource import signed
 from fathom.rollout.refresh import RefreshLog
 from fathom.times import ago, rfc3339
 

@@ -39,9 +39,9 @@ from fathom.cluster.observed import ObservedConfigMap
 from fathom.cluster.snapshot import status_in
 from fathom.engine.plugin import plugin_bundle
 from fathom.fetch.state import fetch_program
+from fathom.health import UNKNOWN
 from fathom.manifests.render import children, single_pods
 from fathom.quality.check import QUALITY_KEY, QualityCheck
-from fathom.resource import UNKNOWN
 from fathom.text import counted
 from fathom.validation.candidate import Candidate, Cluster
 from fathom.validation.placement_checks import needed_apis

@@ -17,10 +17,16 @@ from fathom.api.problem import Problem, Severity, warning
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.group import MATCHES_LABEL_KEYS
 from fathom.model_facts import Absence, ModelFacts, ModelRef, model_refs
-from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
+from fathom.resource import (
+    SpeculationTuner,
+    SpeculativeDeployment,
+    is_speculation_tuner,
+    is_speculative_deployment,
+    parse,
+    parse_tuner,
+)
 from fathom.rollout.replicas import all_replicas
 from fathom.text import counted
-from fathom.tuner_resource import SpeculationTuner, is_speculation_tuner, parse_tuner
 from fathom.validation.candidate import Candidate, as_sized, candidate_of
 from fathom.validation.chain import problems_of
 from fathom.validation.gpu_memory_checks import GIB, graph_cost

@@ -17,8 +17,8 @@ from fathom.cluster.kinds import JOB, ObjectKey
 from fathom.cluster.manifest import Seen
 from fathom.cluster.observed import ObservedJob
 from fathom.fetch.state import COMPONENT
+from fathom.health import unwatched_since
 from fathom.reconcile.annotations import PAUSED_WITHOUT_REASON, pause_of
-from fathom.resource import unwatched_since
 from fathom.rollout.rollout import Stage
 from fathom.times import rfc3339
 

@@ -31,7 +31,7 @@ from fathom.cli.options import (
 from fathom.cli.resources import REFUSED
 from fathom.cli.status_checks import CheckState, StatusCheck, status_checks
 from fathom.cluster.kinds import ObjectKey
-from fathom.resource import Headline, Wellness, wellness_in
+from fathom.health import Headline, Wellness, wellness_in
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

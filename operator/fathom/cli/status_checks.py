@@ -18,7 +18,7 @@ from fathom.api.status import (
 )
 from fathom.cli.cluster import Reported
 from fathom.cli.documents import Part
-from fathom.resource import (
+from fathom.health import (
     AS_ASKED,
     NOT_MEASURED,
     advice_on,

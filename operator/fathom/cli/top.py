@@ -25,7 +25,7 @@ from fathom.cli.options import (
     refuse_watched_document,
     watch_cluster,
 )
-from fathom.resource import UNKNOWN, is_measured_now, standing, unwatched_since
+from fathom.health import UNKNOWN, is_measured_now, standing, unwatched_since
 from fathom.times import ago
 
 _NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN", "MEASURED")

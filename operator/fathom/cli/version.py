@@ -34,7 +34,7 @@ from fathom.cluster.kinds import DEPLOYMENT, POD
 from fathom.cluster.manifest import Meta, ObservedModel, absent_as
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.plugin import plugin_bundle
-from fathom.resource import UNKNOWN
+from fathom.health import UNKNOWN
 from fathom.text import counted
 
 _Found = TypeVar("_Found")

@@ -14,7 +14,7 @@ from fathom.cluster.observed import ObservedConfigMap, ObservedJob, ObservedNode
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.depth import DepthDocument
 from fathom.measurement.counters import PodCounters, Unread
-from fathom.tuner_resource import SpeculationTuner
+from fathom.resource import SpeculationTuner
 
 Status = TypeVar("Status", bound=ReportedStatus)
 

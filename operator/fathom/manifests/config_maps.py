@@ -11,8 +11,7 @@ from fathom.engine.depth import DepthDocument
 from fathom.engine.plugin import DeliveredCode, PluginBundle
 from fathom.fetch.state import COMPONENT, FetchProgram
 from fathom.manifests.metadata import MANAGED_BY, child_metadata, controlled_by
-from fathom.resource import SpeculativeDeployment
-from fathom.tuner_resource import SpeculationTuner
+from fathom.resource import SpeculationTuner, SpeculativeDeployment
 from fathom_vllm.environment import DEPTH_KEY
 
 PLUGIN_COMPONENT: Final = "plugin"

@@ -5,7 +5,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from fathom.resource import NOT_MEASURED
+from fathom.health import NOT_MEASURED
 
 RESULT_KEY: Final = "result.json"
 COLUMNS: Final = (

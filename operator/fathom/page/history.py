@@ -19,7 +19,7 @@ from fathom.api.status import (
     SpeculativeDeploymentStatus,
 )
 from fathom.engine.depth import DepthRange, depths_of
-from fathom.resource import cause_of, holds, is_measured_now
+from fathom.health import cause_of, holds, is_measured_now
 from fathom.text import shortened
 from fathom.times import unix_seconds
 from fathom_vllm.buckets import first_batch, last_batch

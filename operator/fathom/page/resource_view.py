@@ -6,6 +6,7 @@ from typing import Final
 
 from fathom.api.conditions import title_of
 from fathom.api.status import COMPLETE, GainedStatus, MeasuredStatus, SpeculativeDeploymentStatus
+from fathom.health import NOT_MEASURED, UNKNOWN, is_measured_now, signed, wellness_in
 from fathom.measurement.bench_result import DepthBench
 from fathom.page.history import (
     LONGEST_MESSAGE,
@@ -27,7 +28,6 @@ from fathom.page.subject import (
     thousands,
     why_fixed,
 )
-from fathom.resource import NOT_MEASURED, UNKNOWN, is_measured_now, signed, wellness_in
 from fathom.text import shortened
 from fathom.times import rfc3339
 from fathom.tuning.explanation import Explanation

@@ -12,14 +12,11 @@ from fathom.api.problem import Problem
 from fathom.api.status import Condition, MeasuredStatus, SpeculativeDeploymentStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument
-from fathom.measurement.bench_result import DepthBench
-from fathom.page.history import KEPT_S, History
-from fathom.resource import (
+from fathom.health import (
     AS_ASKED,
     UNKNOWN,
     UNWATCHED_ADVICE,
     Headline,
-    SpeculativeDeployment,
     Wellness,
     advice_on,
     alarming,
@@ -29,8 +26,10 @@ from fathom.resource import (
     signed,
     unwatched_since,
     wellness_in,
-    why_not_live,
 )
+from fathom.measurement.bench_result import DepthBench
+from fathom.page.history import KEPT_S, History
+from fathom.resource import SpeculativeDeployment, why_not_live
 from fathom.times import unix_seconds
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import settings_from

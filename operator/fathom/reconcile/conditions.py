@@ -16,8 +16,8 @@ from fathom.cluster.pod_failures import (
     trouble_with_workload,
 )
 from fathom.cluster.snapshot import Objects
+from fathom.health import cause_of, holds
 from fathom.reconcile.status_input import Finding, Findings
-from fathom.resource import cause_of, holds
 from fathom.text import counted, shortened
 from fathom.times import rfc3339
 

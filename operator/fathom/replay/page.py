@@ -15,6 +15,7 @@ from fathom.api.status import DepthStatus, SpeculativeDeploymentStatus, TuningSt
 from fathom.cli.explain import bullets, explanation_view
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument, merged, summary
+from fathom.health import UNKNOWN
 from fathom.page.history import History, Moment, MomentKind, charts_of
 from fathom.page.resource_view import (
     FactGroup,
@@ -27,7 +28,6 @@ from fathom.page.subject import Fact, Health, Notice
 from fathom.reconcile.tuning_report import gained_status, report
 from fathom.replay.estimate import Occurrence
 from fathom.replay.replay import Gap, Recorded, ReplayResult
-from fathom.resource import UNKNOWN
 from fathom.text import counted
 from fathom.times import rfc3339
 from fathom.tuning.alarms.alarm import Alarm

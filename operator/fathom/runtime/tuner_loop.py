@@ -25,11 +25,11 @@ from fathom.cluster.ownership import ours
 from fathom.cluster.snapshot import SelectedObjects, status_in
 from fathom.engine.depth import DepthDocument
 from fathom.reconcile.loop_state import TunerFailed
+from fathom.resource import SpeculationTuner, known_part_of_tuner, parse_tuner
 from fathom.runtime.caches import ReadOnce
 from fathom.runtime.gather import observed, read_metrics
 from fathom.runtime.loop import RESYNC_S, Loop
 from fathom.runtime.ports import SHORTEST_SLEEP_S, World
-from fathom.tuner_resource import SpeculationTuner, known_part_of_tuner, parse_tuner
 from fathom_vllm.environment import DEPTH_KEY
 
 

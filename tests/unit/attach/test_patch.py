@@ -31,7 +31,7 @@ from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.depth_set import depths_in
 from fathom.engine.report import asked_by
 from fathom.manifests.strategic_merge import merged
-from fathom.tuner_resource import SpeculationTuner, parse_tuner
+from fathom.resource import SpeculationTuner, parse_tuner
 from fathom_vllm.bundle import SCHEDULER_CLASS, bundle_zip
 from support import hosts
 from support.hosts import argv

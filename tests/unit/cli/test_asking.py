@@ -12,7 +12,7 @@ from fathom.cli.cluster import read_reported
 from fathom.cli.options import annotate
 from fathom.cli.rollout import paused_in_words, retried
 from fathom.cluster.kinds import JOB, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.resource import UNWATCHED_S
+from fathom.health import UNWATCHED_S
 from fathom.times import rfc3339
 from manifest_samples import manifest
 from support.fake_kube import FakeKube

@@ -11,7 +11,7 @@ from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cli.cluster import Reported
 from fathom.cli.status import list_view, status_report, status_view, wellness_of
 from fathom.cluster.manifest import Meta
-from fathom.resource import Headline
+from fathom.health import Headline
 from fathom.times import unix_seconds
 
 NOW_S = unix_seconds("2026-01-01T00:30:00Z") or 0.0

@@ -12,7 +12,8 @@ from fathom.cli.options import kube_sentence, print_whole
 from fathom.cli.top import top_list, top_table
 from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.cluster.manifest import Meta
-from fathom.resource import SpeculativeDeployment, standing
+from fathom.health import standing
+from fathom.resource import SpeculativeDeployment
 from fathom.times import unix_seconds
 from fathom.tuning.learned_state import TuningState
 from manifest_samples import manifest

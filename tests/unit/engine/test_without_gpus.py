@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fathom.engine.plugin import PluginBundle
+from fathom.health import gained_in_words
 from fathom.manifests.pod_template import node_tolerations, pod_template
 from fathom.reconcile.tuning_report import gained_status
-from fathom.resource import gained_in_words
 from fathom.tuning.gains import Gained
 from manifest_samples import resource
 from support.validated import errors, warnings

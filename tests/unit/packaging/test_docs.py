@@ -25,9 +25,8 @@ from fathom.cluster.kinds import LEADER_WORKER_SET, ServedApis, left_out
 from fathom.engine.plugin import PluginBundle
 from fathom.manifests.pod_template import pod_template
 from fathom.manifests.workloads import pod_disruption_budget
-from fathom.resource import Metadata, SpeculativeDeployment, parse
+from fathom.resource import Metadata, SpeculationTuner, SpeculativeDeployment, parse, parse_tuner
 from fathom.rollout.revision import revision_of
-from fathom.tuner_resource import SpeculationTuner, parse_tuner
 from fathom.validation.candidate import Cluster, candidate_of
 from fathom.validation.chain import errors_of
 from fathom.validation.pod_template_errors import READ_IN_ENGINE_ENV

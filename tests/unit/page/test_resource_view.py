@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from fathom.api.problem import Problem
 from fathom.api.status import ArmState, ComparisonStatus, EngineStatus, QualityStatus
+from fathom.health import UNWATCHED_S
 from fathom.page.history import MomentKind
 from fathom.page.resource_view import SHADES, ResourceView, resource_view
-from fathom.resource import UNWATCHED_S
 from fathom.times import rfc3339
 from fathom.tuning.explanation import explain
 from fathom.tuning.learned_state import TuningState
