@@ -9,7 +9,7 @@ from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason, advice_of
 from fathom.api.spec import LONGEST_WINDOW_S
 from fathom.api.status import Condition, GainedStatus, ReportedStatus
-from fathom.api.tuner_status import SpeculationTunerStatus
+from fathom.api.tuner import SpeculationTunerStatus
 from fathom.times import unix_seconds
 
 UNKNOWN: Final = "–"

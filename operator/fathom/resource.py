@@ -24,7 +24,7 @@ from fathom.api.problem import Problem, broken
 from fathom.api.refusals import refusals
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.api.tuner_spec import TUNER_RULES, SpeculationTunerSpec
+from fathom.api.tuner import TUNER_RULES, SpeculationTunerSpec
 from fathom.engine.profile import EngineProfile, profile_of
 
 

@@ -20,12 +20,12 @@ from fathom.fetch.state import fetch_program
 from fathom.quality.comparison import Completion, CompletionRequest
 from fathom.runtime.caches import ModelCache, NodeCache, ServedCache
 from fathom.runtime.child_cache import ChildCache
-from fathom.runtime.event_loop_thread import Pulse
 from fathom.runtime.gather import read_nodes
 from fathom.runtime.handlers import sweep
 from fathom.runtime.informer import informed
 from fathom.runtime.leadership import LeadershipLostError, lead
 from fathom.runtime.loop_registry import Loops
+from fathom.runtime.operator_process import Pulse
 from fathom.runtime.ports import MetricsSources, World
 from fathom.runtime.telemetry import Telemetry
 from fathom.runtime.tenure import FencedKube, Leader, Tenure

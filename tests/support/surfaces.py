@@ -41,7 +41,7 @@ class Surfaces:
         meta = Meta.model_validate(resource["metadata"])
         key = ObjectKey(meta.namespace, meta.name)
         status = status_in(resource, SpeculativeDeploymentStatus) or SpeculativeDeploymentStatus()
-        reported = Reported(meta, status)
+        reported = Reported(metadata=meta, status=status)
         report = status_report(reported, now_s)
         text = Console(file=StringIO(), width=10_000, color_system=None)
         text.print(status_view(report))

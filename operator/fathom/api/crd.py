@@ -14,8 +14,7 @@ from fathom.api.names import LONGEST_NAME, NAME_PATTERN
 from fathom.api.problem import Rule
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.api.tuner_spec import TUNER_RULES, SpeculationTunerSpec
-from fathom.api.tuner_status import SpeculationTunerStatus
+from fathom.api.tuner import TUNER_RULES, SpeculationTunerSpec, SpeculationTunerStatus
 
 Schema = dict[str, JsonValue]
 

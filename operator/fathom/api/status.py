@@ -282,6 +282,11 @@ class ReportedStatus(ApiModel):
         """What it says of one subject; None: nothing."""
         return next((each for each in self.conditions if each.type == kind), None)
 
+    @property
+    def of_all(self) -> str:
+        """Pods that serve, or can be read, and all, such as 2/2; empty: not known."""
+        return ""
+
 
 class SpeculativeDeploymentStatus(ReportedStatus):
     """What the operator reports."""
@@ -307,6 +312,11 @@ class SpeculativeDeploymentStatus(ReportedStatus):
     left_out: tuple[str, ...] = ()
     """Optional objects that are not made, each with the reason and what follows from it."""
     quality: QualityStatus | None = None
+
+    @property
+    def of_all(self) -> str:
+        """Replicas that serve, of those that are wanted."""
+        return self.ready
 
     @property
     def comparison(self) -> ComparisonStatus | None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.api.tuner_status import Level
+from fathom.api.tuner import Level
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.engine.capability_table import LIVE_DEPTH
 from fathom.engine.cuda_graphs import GraphMode, Graphs

@@ -6,9 +6,10 @@ from typing import Final
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.problem import Problem
 from fathom.api.status import Condition, DepthStatus
-from fathom.api.tuner_status import BreakEven, EnginesStatus, Level, SpeculationTunerStatus
+from fathom.api.tuner import BreakEven, EnginesStatus, Level, SpeculationTunerStatus
 from fathom.attach.evidence import PodEvidence, depths_of, first_missing, kinds_of_engines
 from fathom.attach.step import Came, Effects, Found, TunerState
+from fathom.attach.tuning_input import settings_of, started_at
 from fathom.cluster.snapshot import SelectedObjects
 from fathom.reconcile.conditions import alarms, condition
 from fathom.reconcile.status import depth_status, scrubbed_status
@@ -55,6 +56,7 @@ def status_of(
         readable_pods=readable,
         readable=f"{readable}/{len(pods)}",
         level=judged[0].level if judged else None,
+        tokens=settings_of(found.tuner, judged, found.followers).tokens if judged else None,
         tuned_pods=len(judged),
         engines=tuple(_engines(pods))[:_MOST_KINDS],
         break_even=evens,
@@ -201,8 +203,8 @@ def _depth(found: Found, came: Came, state: TunerState) -> DepthStatus:
         return depth_status(
             came.document, state.document_written_at_s, found.objects, found.counters
         )
-    depths = depths_of(found.judged)
-    return DepthStatus(summary=str(depths[0]) if len(depths) == 1 else "")
+    depth = started_at(found.judged)
+    return DepthStatus(summary="" if depth is None else str(depth))
 
 
 def break_evens(survival: Sequence[float]) -> tuple[BreakEven, ...]:

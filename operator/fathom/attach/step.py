@@ -18,7 +18,7 @@ from typing import Self
 from fathom.api import names
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import ConditionStatus, Reason
-from fathom.api.tuner_status import Level, SpeculationTunerStatus
+from fathom.api.tuner import Level, SpeculationTunerStatus
 from fathom.attach.evidence import PodEvidence, evidence_of, first_missing, judged
 from fathom.attach.tuning_input import tuning_snapshot
 from fathom.cluster.events import Event

@@ -1,12 +1,12 @@
 """What the tuner is told of pods that Fathom did not start. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fathom.api.choices import TuningMode
-from fathom.api.tuner_status import Level
-from fathom.attach.evidence import PodEvidence, depths_of
+from fathom.api.tuner import Level
+from fathom.attach.evidence import PodEvidence, depths_of, has_own_schedule
 from fathom.cluster.snapshot import SelectedObjects
 from fathom.engine.depth import DepthDocument, depth_at, flat, nearest_depth
 from fathom.engine.report import EngineReport
@@ -106,12 +106,23 @@ def _largest_batch(each: PodEvidence) -> int:
 
 def _startup_depth(found: Sequence[PodEvidence]) -> int:
     """The depth that most of these engines were started at, for small batches."""
-    depths = Counter(
-        depth_at(report.schedule, 1) if report.schedule else max(report.depths)
-        for report in (each.report for each in found)
-        if report.depths
-    )
+    depths = Counter(_startup_depths(found))
     return depths.most_common(1)[0][0] if depths else _deepest(found)
+
+
+def _startup_depths(found: Sequence[PodEvidence]) -> Iterator[int]:
+    for report in (each.report for each in found):
+        if report.depths:
+            yield depth_at(report.schedule, 1) if report.schedule else max(report.depths)
+
+
+def started_at(found: Sequence[PodEvidence]) -> int | None:
+    """The depth that all of these engines have while no document changes it; None: not known."""
+    own = any(
+        has_own_schedule(each.report.schedule, each.report.max_num_seqs or 0) for each in found
+    )
+    depths = {*_startup_depths(found)}
+    return depths.pop() if len(depths) == 1 and not own else None
 
 
 def _deepest(found: Sequence[PodEvidence]) -> int:

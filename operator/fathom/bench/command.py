@@ -16,13 +16,13 @@ from fathom.bench.planning import as_fetched, planned, require_all_placed
 from fathom.bench.request import SUBSETS, BenchRefusedError, BenchRequest
 from fathom.bench.result import bench_table, found
 from fathom.bench.runner import follow, keep, remove, start, under_way
+from fathom.cli.arguments import Name
 from fathom.cli.cluster import connected_for_jobs
 from fathom.cli.documents import AsOutput, Document, Output, written
 from fathom.cli.options import (
     ENDED,
     Context,
     Kubeconfig,
-    Name,
     Namespace,
     end_when_told,
     refuse,

@@ -29,6 +29,7 @@ from fathom.attach.patch import (
     workload_patch,
 )
 from fathom.attach.startup import startup_of
+from fathom.cli.arguments import objects_beginning
 from fathom.cli.attach_report import (
     AttachReport,
     Found,
@@ -44,7 +45,6 @@ from fathom.cli.options import (
     Kubeconfig,
     Namespace,
     chosen_namespace,
-    objects_beginning,
     refuse,
     refusing,
 )

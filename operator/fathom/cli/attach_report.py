@@ -13,7 +13,7 @@ from fathom.adapters.pod_metrics import CONCURRENCY, ForbiddenPageError
 from fathom.adapters.ports import Clock, PodEndpoint
 from fathom.adapters.series import NotAnEngine
 from fathom.api import names
-from fathom.api.tuner_status import Level
+from fathom.api.tuner import Level
 from fathom.attach.evidence import PodEvidence, evidence_of, judged
 from fathom.attach.host import Host
 from fathom.attach.patch import Attachment

@@ -9,11 +9,12 @@ import typer
 from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
 from fathom.api.conditions import Reason
 from fathom.api.spec import DEFAULT_MAX_TOKENS, SpeculativeDeploymentSpec
+from fathom.cli.arguments import bare_name, names_beginning
 from fathom.cli.ask_engine import with_vllm
 from fathom.cli.check_report import CheckList, CheckReport, Fact, findings, lines_of, verdict_of
 from fathom.cli.documents import AsOutput, Output, written
 from fathom.cli.live_check import WAIT_S, live_check, server_answer, with_answer
-from fathom.cli.options import Context, Kubeconfig, Namespace, bare_name, names_beginning, refuse
+from fathom.cli.options import Context, Kubeconfig, Namespace, refuse
 from fathom.cli.resources import (
     REFUSED,
     Files,

@@ -3,27 +3,47 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar
 
 from fathom.adapters import kube_config
 from fathom.adapters.jobs import JobCluster, PodLog
 from fathom.adapters.kube import Kube
-from fathom.adapters.ports import KubePort, SystemClock
+from fathom.adapters.ports import KubeError, KubePort, SystemClock
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, ConditionType
 from fathom.api.problem import Problem
-from fathom.api.status import Condition, SpeculativeDeploymentStatus
-from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.api.status import Condition, ReportedStatus, SpeculativeDeploymentStatus
+from fathom.api.tuner import SpeculationTunerStatus
+from fathom.cluster.kinds import (
+    CONFIG_MAP,
+    RESOURCE_KINDS,
+    SPECULATION_TUNER,
+    SPECULATIVE_DEPLOYMENT,
+    Kind,
+    ObjectKey,
+)
 from fathom.cluster.manifest import Manifest, Meta
 from fathom.cluster.observed import ObservedConfigMap
-from fathom.cluster.snapshot import status_in
+from fathom.cluster.snapshot import Status, status_in
 from fathom.engine.depth import DepthDocument
 from fathom.manifests.config_maps import STATE_KEY
 from fathom.measurement.bench_result import RESULT_KEY, DepthBench
 from fathom.resource import SpeculativeDeployment, known_part, parse
 from fathom.tuning.learned_state import TuningState
 from fathom_vllm.environment import DEPTH_KEY
+
+_Status_co = TypeVar("_Status_co", bound=ReportedStatus, covariant=True)
+TUNER_PREFIX: Final = "tuner/"
+"""Before the name of a SpeculationTuner, where both kinds are named."""
+_STATUSES: Final[Mapping[Kind, type[ReportedStatus]]] = MappingProxyType(
+    {
+        SPECULATIVE_DEPLOYMENT: SpeculativeDeploymentStatus,
+        SPECULATION_TUNER: SpeculationTunerStatus,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +59,26 @@ class LiveResource:
     """At most a minute old; empty: none was kept yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """One SpeculativeDeployment as its own object reports it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported(Generic[_Status_co]):
+    """One resource as its own object reports it."""
 
+    kind: Kind = SPECULATIVE_DEPLOYMENT
     metadata: Meta
-    status: SpeculativeDeploymentStatus | None
+    status: _Status_co | None
     """None: no operator has reported on it, or it is not a readable one."""
     unreadable: bool = False
     """Whether it has one that this release cannot read."""
 
     @property
     def key(self) -> ObjectKey:
-        return ObjectKey(self.metadata.namespace, self.metadata.name)
+        return ObjectKey(self.metadata.namespace, self.metadata.name, self.kind)
+
+    @property
+    def typed(self) -> str:
+        """Its name as commands take it, and no other of the namespace has it."""
+        name = self.metadata.name
+        return name if self.kind == SPECULATIVE_DEPLOYMENT else f"{TUNER_PREFIX}{name}"
 
     def condition(self, kind: ConditionType | AlarmKind) -> Condition | None:
         """What it says of one subject; None: nothing."""
@@ -123,16 +150,37 @@ async def read_resource(kube: KubePort, key: ObjectKey) -> LiveResource | None:
     )
 
 
-async def read_reported(kube: KubePort, key: ObjectKey) -> Reported | None:
-    """Read one resource alone; None: there is none of that name.
+AnyReported = Reported[ReportedStatus]
+"""Of either kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All resources of a namespace, or of all, as far as they may be read."""
+
+    found: tuple[AnyReported, ...]
+    """By namespace and name."""
+    left_out: Mapping[Kind, KubeError] = field(default_factory=dict)
+    """Kinds that may not be listed, and what the API server says of it."""
+
+
+async def read_reported(kube: KubePort, key: ObjectKey) -> AnyReported | None:
+    """Read one resource of either kind alone; None: there is none of that name.
 
     Raises:
         KubeError: it cannot be read.
     """
-    resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
-    if resource is None:
-        return None
-    return _reported(resource)
+    resource = await kube.get(key.kind, key.namespace, key.name)
+    return None if resource is None else _reported(resource, key.kind, _STATUSES[key.kind])
+
+
+async def read_deployment(
+    kube: KubePort, key: ObjectKey
+) -> Reported[SpeculativeDeploymentStatus] | None:
+    """The same of a SpeculativeDeployment."""
+    kind = SPECULATIVE_DEPLOYMENT
+    resource = await kube.get(kind, key.namespace, key.name)
+    return None if resource is None else _reported(resource, kind, SpeculativeDeploymentStatus)
 
 
 async def read_bench(kube: KubePort, key: ObjectKey) -> DepthBench | None:
@@ -145,20 +193,46 @@ async def read_bench(kube: KubePort, key: ObjectKey) -> DepthBench | None:
     return DepthBench.from_json(found.get(RESULT_KEY, ""))
 
 
-async def read_all(kube: KubePort, namespace: str) -> tuple[Reported, ...]:
+async def read_all(kube: KubePort, namespace: str) -> Listed:
     """List all resources of a namespace; empty: of all of them.
 
     Raises:
-        KubeError: they cannot be read.
+        KubeError: they cannot be read, or none of them may be.
     """
-    found = await kube.select(SPECULATIVE_DEPLOYMENT, namespace, "")
-    return tuple(sorted(map(_reported, found), key=lambda each: each.key))
+    answers = await asyncio.gather(*(_all_of(kind, kube, namespace) for kind in RESOURCE_KINDS))
+    found, left_out = list[AnyReported](), dict[Kind, KubeError]()
+    for kind, answer in zip(RESOURCE_KINDS, answers, strict=True):
+        if isinstance(answer, KubeError):
+            left_out[kind] = answer
+        else:
+            found += answer
+    if len(left_out) == len(RESOURCE_KINDS):
+        raise left_out[SPECULATIVE_DEPLOYMENT]
+    return Listed(tuple(sorted(found, key=lambda each: each.key)), left_out)
 
 
-def _reported(resource: Manifest) -> Reported:
-    status = status_in(resource, SpeculativeDeploymentStatus)
-    unreadable = status is None and bool(resource.get("status"))
-    return Reported(Meta.model_validate(resource["metadata"]), status, unreadable)
+async def _all_of(
+    kind: Kind, kube: KubePort, namespace: str
+) -> tuple[AnyReported, ...] | KubeError:
+    try:
+        found = await kube.select(kind, namespace, "")
+    except KubeError as error:
+        if error.gone and kind == SPECULATION_TUNER:  # Fathom was installed without its CRD
+            return ()
+        if error.forbidden:
+            return error
+        raise
+    return tuple(_reported(each, kind, _STATUSES[kind]) for each in found)
+
+
+def _reported(resource: Manifest, kind: Kind, model: type[Status]) -> Reported[Status]:
+    status = status_in(resource, model)
+    return Reported(
+        kind=kind,
+        metadata=Meta.model_validate(resource["metadata"]),
+        status=status,
+        unreadable=status is None and bool(resource.get("status")),
+    )
 
 
 async def config_map_data(kube: KubePort, namespace: str, name: str) -> Mapping[str, str]:

@@ -17,6 +17,7 @@ from fathom.adapters.ports import Clock, KubePort, PodEndpoint, SystemClock
 from fathom.adapters.series import NotAnEngine
 from fathom.api import names
 from fathom.api.choices import TuningMode
+from fathom.cli.arguments import tuners_beginning
 from fathom.cli.attach_report import PageSource
 from fathom.cli.cluster import config_map_data
 from fathom.cli.options import (
@@ -27,7 +28,6 @@ from fathom.cli.options import (
     end_when_told,
     refuse,
     refusing,
-    tuners_beginning,
 )
 from fathom.cluster.kinds import POD, SPECULATION_TUNER, ObjectKey
 from fathom.cluster.manifest import Seen

@@ -14,6 +14,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from fathom.cluster.kinds import SPECULATION_TUNER, Kind
+
 API_VERSION: Final = "cli.fathom.dev/v1alpha1"
 
 
@@ -28,6 +30,14 @@ class Output(StrEnum):
 AsOutput = Annotated[
     Output, typer.Option("-o", "--output", help="text; json or yaml for programs.")
 ]
+
+
+ResourceKind = Literal["SpeculativeDeployment", "SpeculationTuner"]
+
+
+def resource_kind(kind: Kind) -> ResourceKind:
+    """Of which kind a resource is."""
+    return "SpeculationTuner" if kind == SPECULATION_TUNER else "SpeculativeDeployment"
 
 
 class Part(BaseModel):

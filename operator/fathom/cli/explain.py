@@ -13,11 +13,12 @@ from rich.text import Text
 from fathom.adapters.ports import SystemClock
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.cli.arguments import Name
 from fathom.cli.cluster import LiveResource, read_resource
 from fathom.cli.documents import AsOutput, Output, written
 from fathom.cli.explanation_document import explanation_report
 from fathom.cli.history import decisions, history_table
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace, on_resource, valid
+from fathom.cli.options import Context, Kubeconfig, Namespace, on_resource, valid
 from fathom.resource import SpeculativeDeployment, why_not_live
 from fathom.times import ago
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write

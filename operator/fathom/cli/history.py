@@ -17,11 +17,20 @@ from rich.text import Text
 
 from fathom.adapters.ports import KubeError, KubePort, SystemClock
 from fathom.api import names
-from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
+from fathom.api.status import DecisionStatus, ReportedStatus, SpeculativeDeploymentStatus
+from fathom.cli.arguments import AnyName
 from fathom.cli.cluster import read_reported
-from fathom.cli.documents import AsOutput, Document, Output, Part, written
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace, kube_sentence, on_resource
-from fathom.cluster.kinds import CONFIG_MAP, ObjectKey
+from fathom.cli.documents import (
+    AsOutput,
+    Document,
+    Output,
+    Part,
+    ResourceKind,
+    resource_kind,
+    written,
+)
+from fathom.cli.options import Context, Kubeconfig, Namespace, kube_sentence, on_either
+from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed import ObservedConfigMap, ObservedEvent
 from fathom.health import signed
@@ -60,12 +69,13 @@ class HistoryList(Document):
     kind: Literal["HistoryList"] = "HistoryList"
     namespace: str
     name: str
+    resource_kind: ResourceKind
     items: tuple[Happened, ...]
     """Newest first."""
 
 
 def history_of(
-    status: SpeculativeDeploymentStatus, refreshes: RefreshLog, events: Iterable[ObservedEvent]
+    status: ReportedStatus, refreshes: RefreshLog, events: Iterable[ObservedEvent]
 ) -> tuple[Happened, ...]:
     """All that is known of the past, newest first; what two sources tell, once.
 
@@ -84,9 +94,11 @@ def history_of(
     return tuple(sorted(known, key=lambda each: each.at, reverse=True))
 
 
-def _told(status: SpeculativeDeploymentStatus) -> frozenset[str]:
+def _told(status: ReportedStatus) -> frozenset[str]:
     """Messages of events about what the status tells as well."""
     told = [each.message for each in status.tuning.history]
+    if not isinstance(status, SpeculativeDeploymentStatus):
+        return frozenset(told)
     if status.rollout is not None:
         told.append(status.rollout.message)
     if (quality := status.quality) is not None:
@@ -94,8 +106,10 @@ def _told(status: SpeculativeDeploymentStatus) -> frozenset[str]:
     return frozenset(told)
 
 
-def _from_status(status: SpeculativeDeploymentStatus) -> Iterator[Happened]:
+def _from_status(status: ReportedStatus) -> Iterator[Happened]:
     yield from decisions(status)
+    if not isinstance(status, SpeculativeDeploymentStatus):
+        return
     rollout = status.rollout
     if rollout is not None and rollout.since:
         why = " ".join(part for part in (rollout.message, rollout.why) if part)
@@ -104,7 +118,7 @@ def _from_status(status: SpeculativeDeploymentStatus) -> Iterator[Happened]:
         yield _happened(quality.at, Source.QUALITY_CHECK, quality.result, quality.message)
 
 
-def decisions(status: SpeculativeDeploymentStatus) -> Iterator[Happened]:
+def decisions(status: ReportedStatus) -> Iterator[Happened]:
     """The last ten of the tuner, newest first."""
     for each in status.tuning.history:
         yield _happened(each.at, Source.TUNER, each.action, _decided(each))
@@ -131,7 +145,7 @@ def _refreshed(refreshes: RefreshLog) -> Iterator[Happened]:
 
 @app.command()
 def history_command(
-    name: Name,
+    name: AnyName,
     *,
     namespace: Namespace = "",
     output: AsOutput = Output.TEXT,
@@ -144,13 +158,20 @@ def history_command(
     commonly drop after an hour. What may not be read is left out, and named on stderr.
 
     Example: fathom history kimi-k2 -n llm
+
+    Example: fathom history tuner/qwen -n llm
     """
-    key, past = on_resource(
+    key, past = on_either(
         name, read_past, namespace=namespace, context=context, kubeconfig=kubeconfig
     )
     console = Console()
     if output is not Output.TEXT:
-        found = HistoryList(namespace=key.namespace, name=key.name, items=past.happened)
+        found = HistoryList(
+            namespace=key.namespace,
+            name=key.name,
+            resource_kind=resource_kind(key.kind),
+            items=past.happened,
+        )
         typer.echo(written(found, output))
     elif past.happened:
         console.print(history_table(past.happened, SystemClock().now_s()))
@@ -182,7 +203,7 @@ async def read_past(kube: KubePort, key: ObjectKey) -> KnownPast | None:
     refreshes, events = await asyncio.gather(
         _refreshes(kube, key, missing), _events(kube, key, missing)
     )
-    status = reported.status or SpeculativeDeploymentStatus()
+    status = reported.status or ReportedStatus()
     return KnownPast(history_of(status, refreshes, events), tuple(missing))
 
 
@@ -200,6 +221,8 @@ def history_table(happened: Sequence[Happened], now_s: float) -> Table:
 
 
 async def _refreshes(kube: KubePort, key: ObjectKey, missing: list[str]) -> RefreshLog:
+    if key.kind != SPECULATIVE_DEPLOYMENT:
+        return RefreshLog()
     try:
         found = await kube.get(CONFIG_MAP, key.namespace, names.tuning_config_map(key.name))
     except KubeError as error:
@@ -216,10 +239,10 @@ async def _events(kube: KubePort, key: ObjectKey, missing: list[str]) -> tuple[O
         missing.append(f"Events are left out. {kube_sentence(error)}")
         return ()
     # Its Service bears the same name, and has events of its own.
-    ours = (each for each in found if _is_about_ours(each))
+    ours = (each for each in found if _is_about(each, key.kind))
     return tuple(ObservedEvent.model_validate(each) for each in ours)
 
 
-def _is_about_ours(event: Manifest) -> bool:
+def _is_about(event: Manifest, kind: Kind) -> bool:
     about = event.get("involvedObject")
-    return isinstance(about, dict) and about.get("kind") == names.KIND
+    return isinstance(about, dict) and about.get("kind") == kind.kind

@@ -7,9 +7,8 @@ applies it, and a tool that syncs it from Git would put back what it did not wri
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
-from io import StringIO
 from pathlib import Path
 from typing import Annotated, Final, NoReturn, TypeVar
 
@@ -23,15 +22,16 @@ from rich.text import Text
 from fathom.adapters import kube_config
 from fathom.adapters.kube_config import NoClusterError
 from fathom.adapters.ports import KubeError, KubePort
-from fathom.api import names
-from fathom.cli.cluster import LiveResource, connected
+from fathom.cli.arguments import Asked
+from fathom.cli.cluster import Listed, LiveResource, connected
 from fathom.cli.documents import Output
 from fathom.cli.resources import REFUSED
-from fathom.cluster.kinds import SPECULATION_TUNER, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
-from fathom.cluster.manifest import place_of
+from fathom.cluster.kinds import (
+    SPECULATIVE_DEPLOYMENT,
+    ObjectKey,
+)
 from fathom.resource import SpeculativeDeployment
 
-_KINDS: Final = frozenset({names.PLURAL, names.SINGULAR, *names.SHORT_NAMES})
 _Found = TypeVar("_Found")
 _Read = TypeVar("_Read")
 
@@ -39,8 +39,6 @@ EVERY_S: Final = 2.0
 """Between two reads of what is watched."""
 _ENDLESS: Final = 10_000
 """Columns, where no window bounds them."""
-TIMEOUT_S: Final = 2.0
-"""Longer than that, nobody waits for a Tab."""
 ENDED: Final = 143
 """Exit code: it was told to end."""
 Namespace = Annotated[
@@ -52,68 +50,6 @@ Kubeconfig = Annotated[
 ]
 
 
-def names_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
-    """SpeculativeDeployments whose names begin so; none where the cluster does not answer in time.
-
-    Args:
-        ctx: of the command that is typed, with the options before the name.
-        incomplete: what stands there of the name.
-    """
-    return objects_beginning(ctx, incomplete, SPECULATIVE_DEPLOYMENT)
-
-
-def tuners_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The same of SpeculationTuners."""
-    return objects_beginning(ctx, incomplete, SPECULATION_TUNER)
-
-
-def objects_beginning(ctx: typer.Context, incomplete: str, kind: Kind) -> list[str]:
-    """The same of any kind."""
-    chosen = ctx.params
-    kubeconfig = Path(chosen["kubeconfig"]) if chosen.get("kubeconfig") else None
-    namespace, context = (str(chosen.get(each) or "") for each in ("namespace", "context"))
-    try:
-        # The client prints what it does not find.
-        with redirect_stderr(StringIO()):
-            found = asyncio.run(_names(kind, namespace, kubeconfig, context))
-    except (NoClusterError, KubeError, TimeoutError, OSError):
-        return []
-    return [name for name in found if name.startswith(incomplete)]
-
-
-async def _names(kind: Kind, namespace: str, kubeconfig: Path | None, context: str) -> list[str]:
-    async with asyncio.timeout(TIMEOUT_S), connected(kubeconfig, context) as kube:
-        where = namespace or kube_config.namespace(kubeconfig, context)
-        return sorted(place_of(each)[1] for each in await kube.select(kind, where, ""))
-
-
-def bare_name(name: str | None) -> str:
-    """The name in `NAME`, `sd/NAME` or `speculativedeployments.fathom.dev/NAME`."""
-    kind, slash, bare = (name or "").rpartition("/")
-    known = kind.lower().removesuffix(f".{names.GROUP}") in _KINDS
-    if slash and not (known and bare):
-        raise typer.BadParameter(
-            f"{name} is no SpeculativeDeployment: write its name, as it is or after sd/."
-        )
-    return bare
-
-
-_NAME: Final = typer.Argument(
-    metavar="NAME",
-    help="The SpeculativeDeployment: its name, or sd/NAME.",
-    autocompletion=names_beginning,
-    callback=bare_name,
-)
-Name = Annotated[str, _NAME]
-OptionalName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME",
-        help="The SpeculativeDeployment: its name, or sd/NAME. Default: all of the namespace.",
-        autocompletion=names_beginning,
-        callback=bare_name,
-    ),
-]
 AllNamespaces = Annotated[
     bool, typer.Option("-A", "--all-namespaces", help="Those of all namespaces.")
 ]
@@ -189,7 +125,7 @@ def on_resource(
     context: str,
     kubeconfig: Path | None,
 ) -> tuple[ObjectKey, _Found]:
-    """Read one resource, or ask something of it.
+    """Read one SpeculativeDeployment, or ask something of it.
 
     Args:
         name: of it.
@@ -204,11 +140,60 @@ def on_resource(
     Raises:
         typer.Exit: there is none, or the cluster cannot be asked; stderr says so.
     """
-    key = ObjectKey(chosen_namespace(namespace, context=context, kubeconfig=kubeconfig), name)
-    found = from_cluster(lambda kube: act(kube, key), context=context, kubeconfig=kubeconfig)
-    if found is None:
-        refuse(f"There is no SpeculativeDeployment {key}.")
-    return key, found
+    return on_either(
+        Asked(name, SPECULATIVE_DEPLOYMENT),
+        act,
+        namespace=namespace,
+        context=context,
+        kubeconfig=kubeconfig,
+    )
+
+
+def on_either(
+    asked: Asked,
+    act: Callable[[KubePort, ObjectKey], Awaitable[_Found | None]],
+    *,
+    namespace: str,
+    context: str,
+    kubeconfig: Path | None,
+) -> tuple[ObjectKey, _Found]:
+    """The same of a resource of either kind."""
+    where = chosen_namespace(namespace, context=context, kubeconfig=kubeconfig)
+    return from_cluster(
+        lambda kube: first_of(kube, asked, where, act), context=context, kubeconfig=kubeconfig
+    )
+
+
+async def first_of(
+    kube: KubePort,
+    asked: Asked,
+    namespace: str,
+    act: Callable[[KubePort, ObjectKey], Awaitable[_Found | None]],
+) -> tuple[ObjectKey, _Found]:
+    """The first of those that may be meant, and what came of it.
+
+    Raises:
+        KubeError: the cluster cannot be asked.
+        typer.Exit: there is none; stderr says so.
+    """
+    keys = asked.keys(namespace)
+    for key in keys:
+        try:
+            found = await act(kube, key)
+        except KubeError as error:
+            if key == keys[0] or not error.forbidden:
+                raise
+            refuse(
+                f"{none_of(keys[0])} Of SpeculationTuners it is not known. {kube_sentence(error)}"
+            )
+        if found is not None:
+            return key, found
+    refuse(none_of(keys[0]))
+
+
+def none_of(key: ObjectKey) -> str:
+    """That there is no such resource."""
+    return f"There is no {key.kind.kind} {key.namespace}/{key.name}."
 
 
 def refuse_watched_document(*, watch: bool, output: Output) -> None:
@@ -301,6 +286,14 @@ def no_resource(namespace: str) -> str:
     """That there is none in a namespace; empty: in any."""
     where = f"namespace {namespace}" if namespace else "any namespace"
     return f"There is no SpeculativeDeployment in {where}."
+
+
+def left_out(listed: Listed) -> tuple[str, ...]:
+    """A sentence for each kind that may not be listed."""
+    return tuple(
+        f"{kind.kind}s are left out. {kube_sentence(error)}"
+        for kind, error in listed.left_out.items()
+    )
 
 
 def valid(key: ObjectKey, live: LiveResource) -> SpeculativeDeployment:

@@ -11,8 +11,9 @@ from fathom.adapters.ports import KubePort, SystemClock
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import OFFERED, ArmState, RolloutStatus, SpeculativeDeploymentStatus
-from fathom.cli.cluster import Reported, read_reported
-from fathom.cli.options import Context, Kubeconfig, Name, Namespace, annotate, on_resource, refuse
+from fathom.cli.arguments import Name
+from fathom.cli.cluster import AnyReported, read_deployment, read_reported
+from fathom.cli.options import Context, Kubeconfig, Namespace, annotate, on_resource, refuse
 from fathom.cluster.kinds import JOB, ObjectKey
 from fathom.cluster.manifest import Seen
 from fathom.cluster.observed import ObservedJob
@@ -66,7 +67,7 @@ async def asked_for(kube: KubePort, key: ObjectKey) -> RolloutStatus | None:
         KubeError: something could not be read or written.
         typer.Exit: nothing is offered; stderr says what stands there instead.
     """
-    reported = await read_reported(kube, key)
+    reported = await read_deployment(kube, key)
     if reported is None:
         return None
     rollout = reported.status.rollout if reported.status else None
@@ -121,7 +122,7 @@ async def retried(kube: KubePort, key: ObjectKey, now_s: float) -> tuple[str, ..
         KubeError: something could not be read or written.
         typer.Exit: nothing was given up; stderr says what stands in the way instead.
     """
-    reported = await read_reported(kube, key)
+    reported = await read_deployment(kube, key)
     if reported is None:
         return None
     status = reported.status or SpeculativeDeploymentStatus()
@@ -199,7 +200,7 @@ def pause_command(
     if not pause_of({names.ANNOTATION_PAUSED: reason}):
         refuse(f"--reason {reason!r} would be no pause: say why, or leave it out.")
 
-    async def paused(kube: KubePort, key: ObjectKey) -> Reported | None:
+    async def paused(kube: KubePort, key: ObjectKey) -> AnyReported | None:
         await annotate(kube, key, names.ANNOTATION_PAUSED, reason)
         return await read_reported(kube, key)
 
@@ -209,7 +210,7 @@ def pause_command(
     typer.echo(paused_in_words(key, reported, SystemClock().now_s()))
 
 
-def paused_in_words(key: ObjectKey, reported: Reported, now_s: float) -> str:
+def paused_in_words(key: ObjectKey, reported: AnyReported, now_s: float) -> str:
     """What a pause does, or that nobody is there to do it.
 
     Args:
@@ -242,7 +243,7 @@ def resume_command(
     Example: fathom resume kimi-k2 -n llm
     """
 
-    async def resumed(kube: KubePort, key: ObjectKey) -> Reported | None:
+    async def resumed(kube: KubePort, key: ObjectKey) -> AnyReported | None:
         before = await read_reported(kube, key)
         if before is not None and pause_of(before.metadata.annotations):
             await annotate(kube, key, names.ANNOTATION_PAUSED, None)

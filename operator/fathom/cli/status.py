@@ -1,6 +1,6 @@
 """`fathom status`: how SpeculativeDeployments are. Unknown is not zero."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -11,17 +11,30 @@ from rich.text import Text
 
 from fathom import __version__
 from fathom.adapters.ports import KubePort, SystemClock
-from fathom.cli.cluster import Reported, read_all, read_reported
-from fathom.cli.documents import AsOutput, Document, Output, Part, written
+from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
+from fathom.api.tuner import SpeculationTunerStatus
+from fathom.cli.arguments import OptionalName
+from fathom.cli.cluster import AnyReported, Listed, read_all, read_reported
+from fathom.cli.deployment_checks import deployment_checks
+from fathom.cli.documents import (
+    AsOutput,
+    Document,
+    Output,
+    Part,
+    ResourceKind,
+    resource_kind,
+    written,
+)
 from fathom.cli.options import (
     AllNamespaces,
     Context,
     Kubeconfig,
     Namespace,
-    OptionalName,
     Watch,
     chosen_namespace,
+    first_of,
     from_cluster,
+    left_out,
     no_resource,
     print_whole,
     refuse,
@@ -29,9 +42,9 @@ from fathom.cli.options import (
     watch_cluster,
 )
 from fathom.cli.resources import REFUSED
-from fathom.cli.status_checks import CheckState, StatusCheck, status_checks
-from fathom.cluster.kinds import ObjectKey
-from fathom.health import Headline, Wellness, wellness_in
+from fathom.cli.status_checks import CheckState, Given, StatusCheck, operator_check, tuner_checks
+from fathom.cluster.kinds import RESOURCE_KINDS, ObjectKey
+from fathom.health import Headline, Wellness, unwatched_since, wellness_in
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -51,6 +64,7 @@ class StatusReport(Part):
 
     namespace: str
     name: str
+    resource_kind: ResourceKind
     well: bool
     """Well, or paused: `fathom status` ends with 0."""
     headline: Headline
@@ -60,7 +74,8 @@ class StatusReport(Part):
 
     @property
     def key(self) -> ObjectKey:
-        return ObjectKey(self.namespace, self.name)
+        (kind,) = (each for each in RESOURCE_KINDS if each.kind == self.resource_kind)
+        return ObjectKey(self.namespace, self.name, kind)
 
 
 class StatusList(Document):
@@ -70,7 +85,7 @@ class StatusList(Document):
     items: tuple[StatusReport, ...]
 
 
-def wellness_of(reported: Reported, now_s: float) -> Wellness:
+def wellness_of(reported: AnyReported, now_s: float) -> Wellness:
     """Judge what a resource's own status says of it.
 
     Args:
@@ -87,7 +102,7 @@ def wellness_of(reported: Reported, now_s: float) -> Wellness:
     return wellness_in(reported.status, name=meta.name, newest=meta.generation, now_s=now_s)
 
 
-def status_report(reported: Reported, now_s: float) -> StatusReport:
+def status_report(reported: AnyReported, now_s: float) -> StatusReport:
     """The verdict on a resource, and every check of it.
 
     Args:
@@ -98,11 +113,33 @@ def status_report(reported: Reported, now_s: float) -> StatusReport:
     return StatusReport(
         namespace=meta.namespace,
         name=meta.name,
+        resource_kind=resource_kind(reported.kind),
         well=wellness.is_well,
         headline=wellness.headline,
         cause=wellness.cause,
-        checks=tuple(status_checks(reported, wellness.cause, now_s)),
+        checks=tuple(_checks(reported, wellness.cause, now_s)),
     )
+
+
+def _checks(reported: AnyReported, cause: str, now_s: float) -> Iterator[StatusCheck]:
+    status, meta = reported.status or ReportedStatus(), reported.metadata
+    given = Given(
+        name=meta.name, generation=meta.generation, status=status, cause=cause, now_s=now_s
+    )
+    yield operator_check(given, unreadable=reported.unreadable)
+    past = bool(unwatched_since(status, now_s))
+    for each in _of_status(given) if status.conditions else ():
+        # What was fine then may not be so now.
+        forgotten = past and each.state is CheckState.OK
+        yield each.model_copy(update={"state": CheckState.UNKNOWN}) if forgotten else each
+
+
+def _of_status(given: Given[ReportedStatus]) -> Iterator[StatusCheck]:
+    match given.status:
+        case SpeculativeDeploymentStatus() as status:
+            yield from deployment_checks(given.of(status))
+        case SpeculationTunerStatus() as status:
+            yield from tuner_checks(given.of(status))
 
 
 def status_view(report: StatusReport) -> Group:
@@ -138,7 +175,7 @@ def list_view(reports: Sequence[StatusReport], namespace: str) -> RenderableType
 
 @app.command()
 def status_command(
-    name: OptionalName = "",
+    name: OptionalName = None,
     *,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -147,14 +184,17 @@ def status_command(
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Say whether a SpeculativeDeployment is well, at which depth it runs and why, and what to do.
+    """Say whether a resource is well, at which depth it runs and why, and what to do.
 
-    Without NAME: a line for each SpeculativeDeployment of the namespace.
+    Without NAME: a line for each SpeculativeDeployment and each SpeculationTuner of the namespace.
 
-    Reads SpeculativeDeployments and nothing else. Exit codes: 0, all are well, or paused; 1, one is
-    not, or not yet, or an alarm is active; 2, there is none, or it cannot be read.
+    Reads these and nothing else; a kind that you may not list is left out, and named on stderr.
+    Exit codes: 0, all are well, or paused; 1, one is not, or not yet, or an alarm is active; 2,
+    there is none, or it cannot be read.
 
     Example: fathom status kimi-k2 -n llm
+
+    Example: fathom status tuner/qwen -n llm
     """
     if name and all_namespaces:
         refuse("Give either a NAME or -A.")
@@ -163,30 +203,36 @@ def status_command(
         namespace, everywhere=all_namespaces, context=context, kubeconfig=kubeconfig
     )
 
-    async def read(kube: KubePort) -> tuple[StatusReport, ...]:
-        found = await _one(kube, ObjectKey(where, name)) if name else await read_all(kube, where)
+    async def read(kube: KubePort) -> tuple[tuple[StatusReport, ...], tuple[str, ...]]:
+        if name is None:
+            listed = await read_all(kube, where)
+        else:
+            _, one = await first_of(kube, name, where, read_reported)
+            listed = Listed((one,))
         now_s = SystemClock().now_s()
-        return tuple(status_report(each, now_s) for each in found)
+        return tuple(status_report(each, now_s) for each in listed.found), left_out(listed)
 
     def draw(reports: Sequence[StatusReport]) -> RenderableType:
-        return status_view(reports[0]) if name else list_view(reports, where)
+        return list_view(reports, where) if name is None else status_view(reports[0])
 
     if watch:
-        watch_cluster(read, draw, context=context, kubeconfig=kubeconfig)
+        watch_cluster(
+            read,
+            lambda found: Group(draw(found[0]), *map(Text, found[1])),
+            context=context,
+            kubeconfig=kubeconfig,
+        )
         return
-    reports = from_cluster(read, context=context, kubeconfig=kubeconfig)
-    if output is Output.TEXT:
-        Console().print(draw(reports)) if name else print_whole(Console(), draw(reports))
-    else:
+    reports, missing = from_cluster(read, context=context, kubeconfig=kubeconfig)
+    if output is not Output.TEXT:
         typer.echo(written(StatusList(items=reports), output))
+    elif name is None:
+        print_whole(Console(), draw(reports))
+    else:
+        Console().print(draw(reports))
+    for sentence in missing:
+        typer.echo(sentence, err=True)
     if not reports:
         # A namespace that is misspelt must not look well.
         raise typer.Exit(REFUSED)
     raise typer.Exit(0 if all(each.well for each in reports) else 1)
-
-
-async def _one(kube: KubePort, key: ObjectKey) -> tuple[Reported, ...]:
-    found = await read_reported(kube, key)
-    if found is None:
-        refuse(f"There is no SpeculativeDeployment {key}.")
-    return (found,)

@@ -1,22 +1,18 @@
-"""The checks of `fathom status`: a line each, by a resource's own status. Pure."""
+"""The checks of `fathom status`: a line each, by a resource's own status. Pure.
+
+Those of both kinds of resources, and of a SpeculationTuner.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Generic, TypeVar
 
 from fathom.api.choices import TuningMode
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
-from fathom.api.status import (
-    COMPLETE,
-    OFFERED,
-    ArmState,
-    Compared,
-    Condition,
-    QualityResult,
-    SpeculativeDeploymentStatus,
-)
-from fathom.cli.cluster import Reported
+from fathom.api.conditions import AlarmKind, ConditionType
+from fathom.api.status import Condition, ReportedStatus
+from fathom.api.tuner import EnginesStatus, Level, SpeculationTunerStatus
+from fathom.attach.status import break_evens_in_words
 from fathom.cli.documents import Part
 from fathom.health import (
     AS_ASKED,
@@ -25,10 +21,12 @@ from fathom.health import (
     cause_of,
     gained_in_words,
     holds,
+    in_the_way,
     is_measured_now,
     signed,
     unwatched_since,
 )
+from fathom.text import counted
 from fathom.times import ago, is_over, lasting, unix_seconds
 from fathom.tuning.convergence import DEADLINE_S
 
@@ -53,20 +51,30 @@ class StatusCheck(Part):
     """What to do; empty: nothing."""
 
 
-_HAS_ITS_LINE: Final = frozenset({Reason.INVALID_SPEC, Reason.WEIGHTS_NOT_FETCHED})
-"""Reasons of Degraded that are the subject of another line."""
+_Status = TypeVar("_Status", bound=ReportedStatus)
+_Status_co = TypeVar("_Status_co", bound=ReportedStatus, covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class Given(Generic[_Status_co]):
     """What every check sees."""
 
     name: str
     generation: int
-    status: SpeculativeDeploymentStatus
+    status: _Status_co
     cause: str
     """The headline's: what it says is not repeated below."""
     now_s: float
+
+    def of(self, status: _Status) -> "Given[_Status]":
+        """The same of a status of which the kind is known."""
+        return Given(
+            name=self.name,
+            generation=self.generation,
+            status=status,
+            cause=self.cause,
+            now_s=self.now_s,
+        )
 
     def true(self, kind: ConditionType) -> Condition | None:
         """A condition that is True; None: it is not."""
@@ -91,48 +99,11 @@ class _Given:
         return "" if advice in self.cause else advice
 
 
-def status_checks(reported: Reported, cause: str, now_s: float) -> Iterator[StatusCheck]:
-    """Every check of a resource.
-
-    Args:
-        reported: the resource as it was read.
-        cause: what the headline says, and no check says again.
-        now_s: Unix seconds.
-    """
-    given = _Given(
-        name=reported.metadata.name,
-        generation=reported.metadata.generation,
-        status=reported.status or SpeculativeDeploymentStatus(),
-        cause=cause,
-        now_s=now_s,
-    )
-    yield _operator(given, unreadable=reported.unreadable)
-    past = bool(unwatched_since(given.status, now_s))
-    for each in _of_status(given) if given.status.conditions else ():
-        # What was fine then may not be so now.
-        forgotten = past and each.state is CheckState.OK
-        yield each.model_copy(update={"state": CheckState.UNKNOWN}) if forgotten else each
+_Given = Given[ReportedStatus]
 
 
-def _of_status(given: _Given) -> Iterator[StatusCheck]:
-    yield from _degraded(given)
-    yield from _spec(given)
-    yield from _draft(given)
-    yield from _weights(given)
-    yield _replicas(given)
-    yield from _rollout(given)
-    yield _depth(given)
-    yield from _tuning(given)
-    yield from _alarm_checks(given)
-    yield _traffic(given)
-    yield from _gain(given)
-    yield from _compared(given)
-    yield from _quality(given)
-    for each in given.status.left_out:
-        yield StatusCheck(subject="not made", state=CheckState.UNKNOWN, text=each)
-
-
-def _operator(given: _Given, *, unreadable: bool) -> StatusCheck:
+def operator_check(given: _Given, *, unreadable: bool) -> StatusCheck:
+    """Whether an operator looks after it."""
     status, last = given.status, given.status.last_reconcile_time
     reconciled = f"reconciled {ago(last, given.now_s)}" if last else "reported"
     state, text = CheckState.OK, f"{reconciled}, generation {status.observed_generation}"
@@ -145,119 +116,40 @@ def _operator(given: _Given, *, unreadable: bool) -> StatusCheck:
     return StatusCheck(subject="operator", state=state, text=text)
 
 
-def _degraded(given: _Given) -> Iterator[StatusCheck]:
-    """What no line below has as its subject."""
-    found = given.true(ConditionType.DEGRADED)
-    if found is not None and found.reason not in _HAS_ITS_LINE:
-        yield StatusCheck(
-            subject="degraded",
-            state=CheckState.FAILED,
-            text=given.sentence(found, lasts=True),
-            hint=given.advice(found),
-        )
+def depth_check(given: _Given, *, followers: int, of: str, none: str) -> StatusCheck:
+    """Which depth is in force, and where.
 
-
-def _spec(given: _Given) -> Iterator[StatusCheck]:
-    degraded = given.true(ConditionType.DEGRADED)
-    if degraded is not None and degraded.reason == Reason.INVALID_SPEC:
-        yield StatusCheck(
-            subject="spec",
-            state=CheckState.FAILED,
-            text=given.sentence(degraded),
-            hint=given.advice(degraded),
-        )
-    elif not given.status.warnings:
-        yield StatusCheck(subject="spec", state=CheckState.OK, text="no warning")
-    for each in given.status.warnings:
-        yield StatusCheck(subject="spec", state=CheckState.WARNING, text=each)
-
-
-def _draft(given: _Given) -> Iterator[StatusCheck]:
-    found = given.status.condition(ConditionType.DRAFT_COMPATIBLE)
-    if found is None:
-        return
-    if holds(found):
-        text = _joined(given.status.draft.family, found.reason)
-        yield StatusCheck(subject="draft", state=CheckState.OK, text=text)
-        return
-    state = CheckState.FAILED if found.status is ConditionStatus.FALSE else CheckState.UNKNOWN
-    if found.reason == Reason.DOUBTFUL:
-        state = CheckState.WARNING
-    yield StatusCheck(
-        subject="draft", state=state, text=given.sentence(found), hint=given.advice(found)
-    )
-
-
-def _weights(given: _Given) -> Iterator[StatusCheck]:
-    weights, degraded = given.status.weights, given.true(ConditionType.DEGRADED)
-    if weights is None:
-        return
-    state = CheckState.OK if weights.models else CheckState.WARNING
-    if degraded is not None and degraded.reason == Reason.WEIGHTS_NOT_FETCHED:
-        state = CheckState.FAILED
-    yield StatusCheck(subject="weights", state=state, text=weights.summary or "being fetched")
-
-
-def _replicas(given: _Given) -> StatusCheck:
-    status, ready = given.status, given.status.condition(ConditionType.READY)
-    version = f"vLLM {status.engine.version}" if status.engine.version else ""
-    text = _joined(f"{status.ready} ready" if status.ready else "not known", version)
-    if ready is None:
-        return StatusCheck(subject="replicas", state=CheckState.UNKNOWN, text=text)
-    degraded = given.true(ConditionType.DEGRADED)
-    if holds(ready) or ready.reason == Reason.SCALED_TO_ZERO:
-        state = CheckState.OK
-    elif given.true(ConditionType.PROGRESSING) and degraded is None:
-        state = CheckState.WARNING
-    else:
-        state = CheckState.FAILED
-    return StatusCheck(subject="replicas", state=state, text=text)
-
-
-def _rollout(given: _Given) -> Iterator[StatusCheck]:
-    progressing, rollout = given.status.condition(ConditionType.PROGRESSING), given.status.rollout
-    if progressing is not None:
-        state = CheckState.WARNING
-        if progressing.reason in {Reason.PAUSED, Reason.ROLLOUT_PAUSED}:
-            state = CheckState.UNKNOWN
-        elif progressing.reason == Reason.UP_TO_DATE:
-            state = CheckState.OK
-        text, hint = given.sentence(progressing), given.advice(progressing)
-        yield StatusCheck(subject="rollout", state=state, text=text, hint=hint)
-    if rollout is None or rollout.stage in {"", COMPLETE}:
-        return
-    if rollout.stage == OFFERED:
-        text = f"a rollout is offered: {rollout.why or rollout.message}"
-        hint = f"`kubectl fathom rollout {given.name}` begins it."
-        yield StatusCheck(subject="upgrade", state=CheckState.UNKNOWN, text=text, hint=hint)
-        return
-    entered = f"{rollout.stage} {ago(rollout.since, given.now_s)}"
-    text = entered if rollout.message in given.cause else _joined(entered, rollout.message)
-    failed = given.true(ConditionType.DEGRADED) is not None
-    state = CheckState.FAILED if failed else CheckState.WARNING
-    yield StatusCheck(subject="revision", state=state, text=text)
-
-
-def _depth(given: _Given) -> StatusCheck:
-    status, depth = given.status, given.status.depth
+    Args:
+        given: the resource.
+        followers: pods that should run at it.
+        of: what they are called.
+        none: that there are none.
+    """
+    depth = given.status.depth
     if not depth.summary:
         return StatusCheck(subject="depth", state=CheckState.UNKNOWN, text="not known")
     if not depth.generation:
         return StatusCheck(subject="depth", state=CheckState.OK, text=depth.summary)
-    applied = f"in force on {depth.applied_replicas} of {status.ready_replicas} ready replicas"
+    applied = f"in force on {depth.applied_replicas} of {followers} {of}"
     since = lasting(depth.since, given.now_s) if depth.since else ""
     state = CheckState.WARNING
-    if not status.ready_replicas:
-        state, applied = CheckState.UNKNOWN, "no replica is ready"
-    elif depth.applied_replicas >= status.ready_replicas:
+    if not followers:
+        state, applied = CheckState.UNKNOWN, none
+    elif depth.applied_replicas >= followers:
         state = CheckState.OK
     elif not is_over(unix_seconds(depth.since) or 0.0, DEADLINE_S, given.now_s):
         state, applied = CheckState.OK, f"written just now, {applied} by the last report"
-    shown = _joined(depth.summary, applied, since)
+    shown = joined(depth.summary, applied, since)
     return StatusCheck(subject="depth", state=state, text=shown)
 
 
-def _tuning(given: _Given) -> Iterator[StatusCheck]:
+def tuning_check(given: _Given, advised: str) -> Iterator[StatusCheck]:
+    """What the tuner does.
+
+    Args:
+        given: the resource.
+        advised: what to do with what mode Advise says; empty: nothing.
+    """
     found, summary = given.status.condition(ConditionType.TUNING), given.status.tuning.summary
     if found is None:
         return
@@ -266,12 +158,13 @@ def _tuning(given: _Given) -> Iterator[StatusCheck]:
     text = f"{summary}{text.removeprefix(found.reason)}" if summary else text
     hint = given.advice(found)
     if summary.startswith(f"{TuningMode.ADVISE}/"):
-        hint = f"`kubectl fathom advise {given.name}` says which depth to write."
+        hint = advised or hint
     state = CheckState.OK if fine else CheckState.WARNING
     yield StatusCheck(subject="tuning", state=state, text=text, hint=hint)
 
 
-def _alarm_checks(given: _Given) -> Iterator[StatusCheck]:
+def alarm_checks(given: _Given) -> Iterator[StatusCheck]:
+    """What a person should look at."""
     active = [
         each for each in given.status.conditions if isinstance(each.type, AlarmKind) and holds(each)
     ]
@@ -290,13 +183,14 @@ def _alarm_checks(given: _Given) -> Iterator[StatusCheck]:
         yield StatusCheck(subject="alarms", state=state, text=text)
 
 
-def _traffic(given: _Given) -> StatusCheck:
+def traffic_check(given: _Given) -> StatusCheck:
+    """What the last window measured, and whether that is of now."""
     measured = given.status.measured
     if not measured.at or measured.tokens_per_second is None:
         return StatusCheck(subject="traffic", state=CheckState.UNKNOWN, text=NOT_MEASURED)
     headroom, tpot = measured.headroom_tokens_per_second, measured.tpot_milliseconds
     before = "" if given.measures else "not known now; last: "
-    text = _joined(
+    text = joined(
         f"{before}{measured.tokens_per_second} tokens per second",
         f"batch {measured.mean_batch}" if measured.mean_batch else "",
         f"acceptance length {measured.acceptance_length}" if measured.acceptance_length else "",
@@ -308,7 +202,8 @@ def _traffic(given: _Given) -> StatusCheck:
     return StatusCheck(subject="traffic", state=state, text=text)
 
 
-def _gain(given: _Given) -> Iterator[StatusCheck]:
+def gain_checks(given: _Given) -> Iterator[StatusCheck]:
+    """What following the traffic brings, and brought."""
     gain, gained = given.status.measured.gain_percent, given.status.gained
     text = (
         f"{signed(gain)} % tokens per second, compared with your depth, tokens"
@@ -323,28 +218,82 @@ def _gain(given: _Given) -> Iterator[StatusCheck]:
         yield StatusCheck(subject="gained", state=state, text=gained_in_words(gained))
 
 
-def _compared(given: _Given) -> Iterator[StatusCheck]:
-    """One replica that has something otherwise than the others."""
-    found = given.status.comparison
-    if found is None:
-        return
-    known = found.result in {Compared.FASTER, Compared.NO_DIFFERENCE}
-    state = CheckState.OK if known else CheckState.UNKNOWN
-    if found.result is Compared.SLOWER or found.state is ArmState.FAILED:
-        state = CheckState.WARNING
-    text = f"{found.result or found.state}: {found.message}"
-    yield StatusCheck(subject="compared", state=state, text=text)
-
-
-def _quality(given: _Given) -> Iterator[StatusCheck]:
-    found = given.status.quality
-    if found is None:
-        return
-    states = {QualityResult.LOSSLESS: CheckState.OK, QualityResult.DIFFERS: CheckState.WARNING}
-    text = f"{found.result} {ago(found.at, given.now_s)}: {found.message}"
-    state = states.get(found.result, CheckState.UNKNOWN)
-    yield StatusCheck(subject="quality", state=state, text=text)
-
-
-def _joined(*parts: str) -> str:
+def joined(*parts: str) -> str:
+    """The parts that are not empty."""
     return ", ".join(part for part in parts if part)
+
+
+def tuner_checks(given: Given[SpeculationTunerStatus]) -> Iterator[StatusCheck]:
+    """Every check of a SpeculationTuner that an operator has reported on."""
+    status = given.status
+    yield from _attached(given)
+    yield _pods(status)
+    yield depth_check(
+        given, followers=status.tuned_pods, of="tuned pods", none="no pod can be judged by"
+    )
+    yield from _tuner(given)
+    yield from alarm_checks(given)
+    yield traffic_check(given)
+    if status.break_even:
+        survival = tuple(map(float, status.measured.survival))
+        yield StatusCheck(
+            subject="break-even",
+            state=CheckState.OK if given.measures else CheckState.UNKNOWN,
+            text=break_evens_in_words(survival, status.break_even),
+        )
+    if status.level is not Level.METRICS:
+        yield from gain_checks(given)
+
+
+def _attached(given: Given[SpeculationTunerStatus]) -> Iterator[StatusCheck]:
+    found = given.status.condition(ConditionType.ATTACHED)
+    if found is None:
+        return
+    state = CheckState.OK if holds(found) else CheckState.WARNING
+    if in_the_way(given.status) is found:
+        state = CheckState.FAILED
+    text, hint = given.sentence(found), given.advice(found)
+    yield StatusCheck(subject="attached", state=state, text=text, hint=hint)
+
+
+def _pods(status: SpeculationTunerStatus) -> StatusCheck:
+    whole = status.readable_pods == status.pods > 0
+    level = f"level {status.level}" if status.level else "level not known"
+    of_all = f"{status.readable} readable" if status.readable else "not known"
+    kinds = [kind_in_words(each) for each in status.engines]
+    text = joined(of_all, level) if len(kinds) <= 1 else f"{of_all}: {'; '.join(kinds)}"
+    if len(kinds) == 1:
+        text = joined(text, engine_in_words(status.engines[0]))
+    return StatusCheck(
+        subject="pods", state=CheckState.OK if whole else CheckState.WARNING, text=text
+    )
+
+
+def kind_in_words(engines: EnginesStatus) -> str:
+    """Pods whose engines are alike, and what can be done with them."""
+    level = engines.level or "not readable"
+    reason = engines.reason if engines.level is not Level.LIVE else ""
+    return joined(f"{counted(engines.pods, 'pod')} {level}", reason, engine_in_words(engines))
+
+
+def engine_in_words(engines: EnginesStatus) -> str:
+    """What these engines say that they are; empty: nothing."""
+    return joined(
+        f"vLLM {engines.version}" if engines.version else "",
+        f"Model Runner {engines.runner}" if engines.runner else "",
+        f"depths {engines.depths.replace(',', ', ')}" if engines.depths else "",
+    )
+
+
+def _tuner(given: Given[SpeculationTunerStatus]) -> Iterator[StatusCheck]:
+    tuning, attached = map(given.status.condition, (ConditionType.TUNING, ConditionType.ATTACHED))
+    if tuning is None:
+        return
+    if attached is None or holds(attached) or tuning.reason != attached.reason:
+        live = given.status.level is Level.LIVE
+        advised = "`tuning: {mode: Auto}` in its spec lets it act." if live else ""
+        yield from tuning_check(given, advised)
+        return
+    # What is missing first is the subject of another line.
+    text = given.status.tuning.summary or tuning.reason
+    yield StatusCheck(subject="tuning", state=CheckState.UNKNOWN, text=f"{text}: see attached")

@@ -4,14 +4,24 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from fathom.adapters.ports import KubePort, SystemClock
-from fathom.api.status import DecisionStatus, MeasuredStatus, SpeculativeDeploymentStatus
-from fathom.cli.cluster import Reported, read_all
-from fathom.cli.documents import AsOutput, Document, Output, Part, number, written
+from fathom.api.status import DecisionStatus, MeasuredStatus, ReportedStatus
+from fathom.api.tuner import Level, SpeculationTunerStatus
+from fathom.cli.cluster import AnyReported, Listed, read_all
+from fathom.cli.documents import (
+    AsOutput,
+    Document,
+    Output,
+    Part,
+    ResourceKind,
+    number,
+    resource_kind,
+    written,
+)
 from fathom.cli.options import (
     AllNamespaces,
     Context,
@@ -20,11 +30,13 @@ from fathom.cli.options import (
     Watch,
     chosen_namespace,
     from_cluster,
+    left_out,
     no_resource,
     print_whole,
     refuse_watched_document,
     watch_cluster,
 )
+from fathom.cluster.kinds import SPECULATION_TUNER
 from fathom.health import UNKNOWN, is_measured_now, standing, unwatched_since
 from fathom.times import ago
 
@@ -47,8 +59,12 @@ class TopRow(Part):
 
     namespace: str
     name: str
+    resource_kind: ResourceKind
     ready: str | None
-    """Ready and wanted replicas, such as 2/2."""
+    """Ready and wanted replicas, such as 2/2; of a SpeculationTuner readable pods and all."""
+    level: Level | None
+    """Of a SpeculationTuner: what can be done with its engines; null: it is not known, or is none.
+    """
     schedule: tuple[DepthOfBatches, ...] | None
     acceptance_length: float | None
     tokens_per_second: int | None
@@ -71,32 +87,41 @@ class TopList(Document):
     items: tuple[TopRow, ...]
 
 
-def top_table(listed: Sequence[Reported], now_s: float, *, with_namespace: bool) -> Table:
+def top_table(listed: Sequence[AnyReported], now_s: float, *, with_namespace: bool) -> Table:
     """One row per resource, as it is at a moment (Unix seconds)."""
     table = Table(box=None, pad_edge=False)
     if with_namespace:
         table.add_column("NAMESPACE", no_wrap=True)
     table.add_column("NAME", no_wrap=True)
+    with_level = any(each.kind == SPECULATION_TUNER for each in listed)
     for column in _NUMBERS:
         table.add_column(column, justify="right", no_wrap=True)
+        if column == "READY" and with_level:
+            table.add_column("LEVEL", no_wrap=True)
     table.add_column("TUNING", no_wrap=True)
     table.add_column("LAST DECISION", ratio=1)
     table.add_column("ALARMS")
     for each in listed:
         namespace = (each.key.namespace,) if with_namespace else ()
-        status = each.status or SpeculativeDeploymentStatus()
-        table.add_row(*namespace, each.key.name, *_cells(status, now_s))
+        status = each.status or ReportedStatus()
+        ready, *others = _cells(status, now_s)
+        level = (_level(status) or UNKNOWN,) if with_level else ()
+        table.add_row(*namespace, each.typed, ready, *level, *others)
     return table
 
 
-def _cells(status: SpeculativeDeploymentStatus, now_s: float) -> tuple[Text, ...]:
+def _level(status: ReportedStatus) -> Level | None:
+    return status.level if isinstance(status, SpeculationTunerStatus) else None
+
+
+def _cells(status: ReportedStatus, now_s: float) -> tuple[Text, ...]:
     alarms = standing(status, now_s)
     measured, decision = status.measured, status.tuning.last_decision
     # What was measured last stays in the status; only MEASURED, at its side, says when.
     of_now = measured if is_measured_now(status, now_s) else MeasuredStatus()
     tpot, rate = of_now.tpot_milliseconds, of_now.tokens_per_second
     cells = (
-        status.ready,
+        status.of_all,
         status.depth.summary,
         of_now.acceptance_length,
         "" if rate is None else str(rate),
@@ -121,18 +146,20 @@ def _decision(decision: DecisionStatus) -> str:
     return f"{decision.message or decision.action}{expected}"
 
 
-def top_list(listed: Sequence[Reported], now_s: float) -> TopList:
+def top_list(listed: Sequence[AnyReported], now_s: float) -> TopList:
     """The same as a document."""
     return TopList(items=tuple(_row(each, now_s) for each in listed))
 
 
-def _row(reported: Reported, now_s: float) -> TopRow:
-    status = reported.status or SpeculativeDeploymentStatus()
+def _row(reported: AnyReported, now_s: float) -> TopRow:
+    status = reported.status or ReportedStatus()
     measured, decision = status.measured, status.tuning.last_decision
     return TopRow(
         namespace=reported.key.namespace,
         name=reported.key.name,
-        ready=status.ready or None,
+        resource_kind=resource_kind(reported.kind),
+        ready=status.of_all or None,
+        level=_level(status),
         schedule=_schedule(status.depth.schedule),
         acceptance_length=number(measured.acceptance_length),
         tokens_per_second=measured.tokens_per_second if measured.at else None,
@@ -167,7 +194,10 @@ def top_command(
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Show all SpeculativeDeployments: depth, speed, gain, what was decided last, and alarms.
+    """Show all resources: depth, speed, gain, what was decided last, and alarms.
+
+    SpeculationTuners are among them, as tuner/NAME, with the level of their engines. A kind that
+    you may not list is left out, and named on stderr.
 
     Example: fathom top -n llm
     """
@@ -176,19 +206,26 @@ def top_command(
         namespace, everywhere=all_namespaces, context=context, kubeconfig=kubeconfig
     )
 
-    async def read(kube: KubePort) -> tuple[Reported, ...]:
+    async def read(kube: KubePort) -> Listed:
         return await read_all(kube, where)
 
-    def draw(listed: Sequence[Reported]) -> RenderableType:
-        if not listed:
+    def draw(listed: Listed) -> RenderableType:
+        if not listed.found:
             return Text(no_resource(where))
-        return top_table(listed, SystemClock().now_s(), with_namespace=not where)
+        return top_table(listed.found, SystemClock().now_s(), with_namespace=not where)
 
     if watch:
-        watch_cluster(read, draw, context=context, kubeconfig=kubeconfig)
+        watch_cluster(
+            read,
+            lambda listed: Group(draw(listed), *map(Text, left_out(listed))),
+            context=context,
+            kubeconfig=kubeconfig,
+        )
         return
     listed = from_cluster(read, context=context, kubeconfig=kubeconfig)
     if output is Output.TEXT:
         print_whole(Console(), draw(listed))
     else:
-        typer.echo(written(top_list(listed, SystemClock().now_s()), output))
+        typer.echo(written(top_list(listed.found, SystemClock().now_s()), output))
+    for sentence in left_out(listed):
+        typer.echo(sentence, err=True)

@@ -25,12 +25,12 @@ from fathom.adapters.completions import (
 from fathom.adapters.http import http_session
 from fathom.adapters.kube import Kube
 from fathom.api.conditions import ConditionStatus, ConditionType
+from fathom.cli.arguments import Name
 from fathom.cli.cluster import LiveResource, read_resource
 from fathom.cli.documents import AsOutput, Document, Output, written
 from fathom.cli.options import (
     Context,
     Kubeconfig,
-    Name,
     Namespace,
     chosen_namespace,
     duration,

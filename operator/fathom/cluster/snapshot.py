@@ -7,7 +7,7 @@ from typing import TypeVar
 from fathom.api.newer_release import pruned, read_known
 from fathom.api.problem import Problem
 from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
-from fathom.api.tuner_status import SpeculationTunerStatus
+from fathom.api.tuner import SpeculationTunerStatus
 from fathom.cluster.kinds import SPECULATION_TUNER, Kind, ObjectKey, ServedApis
 from fathom.cluster.manifest import Manifest, Meta
 from fathom.cluster.observed import ObservedConfigMap, ObservedJob, ObservedNode, ObservedWorkload

@@ -18,16 +18,9 @@ from fathom.adapters.prometheus_history import Access
 from fathom.adapters.prometheus_query import host_in
 from fathom.api.choices import Objective
 from fathom.api.names import bad_label_names, pod_labels
+from fathom.cli.arguments import Name
 from fathom.cli.cluster import read_bench, read_resource
-from fathom.cli.options import (
-    Context,
-    Kubeconfig,
-    Name,
-    Namespace,
-    duration,
-    on_resource,
-    refuse,
-)
+from fathom.cli.options import Context, Kubeconfig, Namespace, duration, on_resource, refuse
 from fathom.cluster.kinds import ObjectKey
 from fathom.page.rendering import recording_page, resource_page
 from fathom.page.resource_view import resource_view

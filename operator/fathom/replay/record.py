@@ -20,11 +20,11 @@ from fathom.adapters.kube import Kube
 from fathom.adapters.pod_metrics import CONCURRENCY, ForbiddenPageError, ProxiedPages
 from fathom.adapters.ports import Clock, KubeError, KubePort, PodEndpoint, SystemClock
 from fathom.api import names
+from fathom.cli.arguments import Name
 from fathom.cli.options import (
     ENDED,
     Context,
     Kubeconfig,
-    Name,
     Namespace,
     duration,
     end_when_told,

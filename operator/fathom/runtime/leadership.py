@@ -21,7 +21,7 @@ from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
 
 from fathom.api import names
 from fathom.cluster.kinds import ObjectKey
-from fathom.runtime.event_loop_thread import LIFELESS_AFTER_S, Beside, Pulse, loop_beside
+from fathom.runtime.operator_process import LIFELESS_AFTER_S, Beside, Pulse, loop_beside
 from fathom.runtime.tenure import RENEW_DEADLINE_S, IPAddress, Leader, Tenure, ip_address_of
 
 # As in client-go, and so is RENEW_DEADLINE_S.

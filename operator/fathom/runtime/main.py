@@ -31,14 +31,14 @@ from fathom.runtime.handlers import watch
 from fathom.runtime.informer import informed
 from fathom.runtime.leadership import LeadershipLostError, lead_from_a_thread
 from fathom.runtime.loop_registry import Loops
-from fathom.runtime.options import LogFormat, RunOptions, configure_logs
-from fathom.runtime.page_server import PASSED_ON_AT_ONCE, Pages, Standby, asked_at, serve_page
-from fathom.runtime.ports import MetricsSources, World
-from fathom.runtime.process_limits import (
+from fathom.runtime.operator_process import (
     make_room_for_connections,
     make_room_for_deep_json,
     short_collections,
 )
+from fathom.runtime.options import LogFormat, RunOptions, configure_logs
+from fathom.runtime.page_server import PASSED_ON_AT_ONCE, Pages, Standby, asked_at, serve_page
+from fathom.runtime.ports import MetricsSources, World
 from fathom.runtime.telemetry import Telemetry
 from fathom.runtime.tenure import FencedKube, Leader, Tenure, this_operator
 from fathom.text import counted

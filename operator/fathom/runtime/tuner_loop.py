@@ -7,7 +7,7 @@ from typing import cast
 
 from fathom.adapters.ports import KubeError, MetricsPort, Sample
 from fathom.api import names
-from fathom.api.tuner_status import SpeculationTunerStatus
+from fathom.api.tuner import SpeculationTunerStatus
 from fathom.attach.status import status_of, status_of_refused
 from fathom.attach.step import (
     Found,

@@ -45,7 +45,7 @@ def test_what_the_server_keeps_beside_the_spec_is_passed_over() -> None:
 
 READ = """
 import json
-from fathom.runtime.process_limits import make_room_for_deep_json
+from fathom.runtime.operator_process import make_room_for_deep_json
 make_room_for_deep_json()
 for opening, closing in ('[', ']'), ('{"a":', '}'):
     deep = opening * 10_000 + ('1' if closing == '}' else '') + closing * 10_000

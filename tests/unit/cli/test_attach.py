@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from fathom.adapters.http import BadAnswerError
 from fathom.adapters.pod_metrics import ForbiddenPageError
 from fathom.adapters.ports import PodEndpoint
-from fathom.api.tuner_status import Level
+from fathom.api.tuner import Level
 from fathom.attach.host import Host, HostError, host_of, host_of_pods
 from fathom.attach.patch import Attachment, Printed
 from fathom.attach.startup import startup_of

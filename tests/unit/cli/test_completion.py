@@ -10,7 +10,7 @@ import pytest
 import typer
 import yaml
 
-from fathom.cli.options import names_beginning
+from fathom.cli.arguments import names_beginning
 from support.waiting import GUARD_S
 
 NOBODY = {"apiVersion": "v1", "kind": "Config", "current-context": "a", "contexts": []}

@@ -41,12 +41,12 @@ def reported(
     ]
     status = {"observedGeneration": 2, "conditions": conditions, **fields}
     return Reported(
-        Meta(name="kimi", namespace="llm", generation=generation),
-        SpeculativeDeploymentStatus.model_validate(status),
+        metadata=Meta(name="kimi", namespace="llm", generation=generation),
+        status=SpeculativeDeploymentStatus.model_validate(status),
     )
 
 
-NEW = Reported(Meta(name="kimi", namespace="llm", generation=1), None)
+NEW = Reported(metadata=Meta(name="kimi", namespace="llm", generation=1), status=None)
 STARTING = {"Progressing": ("True", "Starting", "the engines are starting.")}
 PAUSED = {"Progressing": ("False", "Paused", "annotation fathom.dev/paused holds it.")}
 ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back.")}
@@ -78,7 +78,11 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
             *(Headline.NOT_WELL, "RolloutBlocked: a budget holds it."),
         ),
         (
-            Reported(Meta(name="kimi", namespace="llm", generation=1), None, unreadable=True),
+            Reported(
+                metadata=Meta(name="kimi", namespace="llm", generation=1),
+                status=None,
+                unreadable=True,
+            ),
             *(Headline.UNKNOWN, "cannot read its status: another release wrote it."),
         ),
         (
@@ -226,7 +230,11 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
             "`kubectl fathom rollout kimi` begins it.",
         ),
         (
-            Reported(Meta(name="kimi", namespace="llm", generation=1), None, unreadable=True),
+            Reported(
+                metadata=Meta(name="kimi", namespace="llm", generation=1),
+                status=None,
+                unreadable=True,
+            ),
             *("operator", "failed", "has written a status that cannot be read here", ""),
         ),
         (reported(generation=3), "operator", "warning", "reported, generation 2 of 3", ""),

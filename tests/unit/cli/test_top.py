@@ -65,7 +65,7 @@ STATUS = SpeculativeDeploymentStatus.model_validate(
 
 
 def listed(name: str, status: SpeculativeDeploymentStatus = STATUS) -> Reported:
-    return Reported(Meta(name=name, namespace="llm"), status)
+    return Reported(metadata=Meta(name=name, namespace="llm"), status=status)
 
 
 def shown(table: Table, width: int = 180) -> list[str]:
@@ -189,8 +189,8 @@ async def test_resources_are_listed_by_name_in_one_namespace_or_in_all() -> None
         document["metadata"] |= {"namespace": namespace, "name": name}
         kube.put(SPECULATIVE_DEPLOYMENT, document)
 
-    assert [str(each.key) for each in await read_all(kube, "a")] == ["a/y", "a/z"]
-    assert [str(each.key) for each in await read_all(kube, "")] == ["a/y", "a/z", "b/x"]
+    assert [str(each.key) for each in (await read_all(kube, "a")).found] == ["a/y", "a/z"]
+    assert [str(each.key) for each in (await read_all(kube, "")).found] == ["a/y", "a/z", "b/x"]
 
 
 async def test_what_the_operator_keeps_is_read() -> None:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from fathom.runtime.event_loop_thread import loop_beside
+from fathom.runtime.operator_process import loop_beside
 from support.waiting import GUARD_S, until
 
 

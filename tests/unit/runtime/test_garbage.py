@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fathom.runtime.process_limits import EVERYTHING_S, LONGEST_S, short_collections
+from fathom.runtime.operator_process import EVERYTHING_S, LONGEST_S, short_collections
 
 
 class Cycle:

@@ -17,7 +17,6 @@ from fathom.adapters.ports import KubeError
 from fathom.api.names import ANNOTATION_PAGE_IP as PAGE_IP
 from fathom.cluster.kinds import CONFIG_MAP
 from fathom.cluster.manifest import Seen
-from fathom.runtime.event_loop_thread import LIFELESS_AFTER_S, Pulse, loop_beside
 from fathom.runtime.leadership import (
     LeadershipLostError,
     lead,
@@ -25,6 +24,7 @@ from fathom.runtime.leadership import (
     work_while_held,
 )
 from fathom.runtime.main import exit_code
+from fathom.runtime.operator_process import LIFELESS_AFTER_S, Pulse, loop_beside
 from fathom.runtime.tenure import (
     RENEW_DEADLINE_S,
     FencedKube,
