@@ -54,6 +54,23 @@ async def test_of_a_stock_engine_acceptance_and_break_evens_are_known_and_no_dep
     assert harness.document is None
 
 
+async def test_without_a_document_engines_run_at_the_depth_that_they_were_started_with() -> None:
+    harness = harness_of()
+    await harness.tick()
+    assert (harness.status["depth"]["summary"], harness.status["tokens"]) == ("3", 3)
+
+    own = (DepthRange(1, 8, 5), DepthRange(9, MAX_BATCH, 3))
+    scheduled = harness_of(report=replace(LIVE, schedule=own))
+    await scheduled.tick()
+    # Depth there is by batch, as its host has it.
+    assert "summary" not in scheduled.status["depth"]
+
+    other = harness_of(document="other-tuner-depth")
+    await other.tick()
+    # And here another tuner may have changed it.
+    assert "summary" not in other.status["depth"]
+
+
 async def test_where_depth_varies_a_stock_engine_has_no_break_even() -> None:
     harness = harness_of(**STOCK)
     harness.concurrency = 4

@@ -197,7 +197,7 @@ class SpeculationTunerStatus(ReportedStatus):
     level: Level | None = None
     """What can be done with the engines that are judged."""
     tokens: int | None = None
-    """Your own depth as it is here, against which changes are judged; absent: no engine is known."""
+    """Your own depth, as these engines have it: what changes are judged by; absent: not known."""
     tuned_pods: int = 0
     """Pods of these engines."""
     engines: Annotated[tuple[EnginesStatus, ...], Field(max_length=16)] = ()

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fathom.api.choices import TuningMode
+from fathom.api.conditions import Reason
 from fathom.api.tuner import Level
 from fathom.attach.evidence import PodEvidence, depths_of, has_own_schedule
 from fathom.cluster.snapshot import SelectedObjects
@@ -118,11 +119,18 @@ def _startup_depths(found: Sequence[PodEvidence]) -> Iterator[int]:
 
 def started_at(found: Sequence[PodEvidence]) -> int | None:
     """The depth that all of these engines have while no document changes it; None: not known."""
-    own = any(
-        has_own_schedule(each.report.schedule, each.report.max_num_seqs or 0) for each in found
-    )
+    several = len(depths_of(found)) > 1
     depths = {*_startup_depths(found)}
-    return depths.pop() if len(depths) == 1 and not own else None
+    if len(depths) != 1 or (several and any(map(_may_have_others, found))):
+        return None
+    return depths.pop()
+
+
+def _may_have_others(each: PodEvidence) -> bool:
+    """Whether an engine may run at any of its depths, by its host's schedule or another tuner."""
+    report, missing = each.report, each.missing
+    elsewhere = missing is not None and missing.reason is Reason.MOUNTS_ANOTHER_DOCUMENT
+    return elsewhere or has_own_schedule(report.schedule, report.max_num_seqs or 0)
 
 
 def _deepest(found: Sequence[PodEvidence]) -> int:

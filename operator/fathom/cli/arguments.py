@@ -68,6 +68,11 @@ def names_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
 def any_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
     """The same of both kinds: a tuner as tuner/NAME where its name alone is another's."""
     deployments, tuners = _found(ctx, RESOURCE_KINDS)
+    return offered(deployments, tuners, incomplete)
+
+
+def offered(deployments: Sequence[str], tuners: Sequence[str], incomplete: str) -> list[str]:
+    """Names of both kinds that begin so, as a command takes them."""
     alone = [*deployments, *(each for each in tuners if each not in deployments)]
     typed = [f"{TUNER_PREFIX}{each}" for each in tuners if incomplete or each in deployments]
     return [each for each in (*alone, *typed) if each.startswith(incomplete)]
@@ -150,22 +155,31 @@ _NAME: Final = typer.Argument(
     callback=bare_name,
 )
 Name = Annotated[str, _NAME]
+
+
+def either_name(name: str | None) -> str:
+    """The argument as it is typed, unless it names nothing of ours."""
+    if name:
+        asked_for(name)
+    return name or ""
+
+
 AnyName = Annotated[
-    Asked,
+    str,
     typer.Argument(
         metavar="NAME",
         help="Its name, sd/NAME, or tuner/NAME for a SpeculationTuner.",
         autocompletion=any_beginning,
-        parser=asked_for,
+        callback=either_name,
     ),
 ]
 OptionalName = Annotated[
-    Asked | None,
+    str,
     typer.Argument(
         metavar="NAME",
         help="Its name, sd/NAME, or tuner/NAME for a SpeculationTuner. Default: all of the "
         "namespace.",
         autocompletion=any_beginning,
-        parser=asked_for,
+        callback=either_name,
     ),
 ]

@@ -18,7 +18,7 @@ from rich.text import Text
 from fathom.adapters.ports import KubeError, KubePort, SystemClock
 from fathom.api import names
 from fathom.api.status import DecisionStatus, ReportedStatus, SpeculativeDeploymentStatus
-from fathom.cli.arguments import AnyName
+from fathom.cli.arguments import AnyName, asked_for
 from fathom.cli.cluster import read_reported
 from fathom.cli.documents import (
     AsOutput,
@@ -162,7 +162,7 @@ def history_command(
     Example: fathom history tuner/qwen -n llm
     """
     key, past = on_either(
-        name, read_past, namespace=namespace, context=context, kubeconfig=kubeconfig
+        asked_for(name), read_past, namespace=namespace, context=context, kubeconfig=kubeconfig
     )
     console = Console()
     if output is not Output.TEXT:

@@ -183,9 +183,8 @@ async def first_of(
         except KubeError as error:
             if key == keys[0] or not error.forbidden:
                 raise
-            refuse(
-                f"{none_of(keys[0])} Of SpeculationTuners it is not known. {kube_sentence(error)}"
-            )
+            unknown = "Whether there is a SpeculationTuner of that name is not known."
+            refuse(f"{none_of(keys[0])} {unknown} {kube_sentence(error)}")
         if found is not None:
             return key, found
     refuse(none_of(keys[0]))

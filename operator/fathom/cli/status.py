@@ -13,7 +13,7 @@ from fathom import __version__
 from fathom.adapters.ports import KubePort, SystemClock
 from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
 from fathom.api.tuner import SpeculationTunerStatus
-from fathom.cli.arguments import OptionalName
+from fathom.cli.arguments import OptionalName, asked_for
 from fathom.cli.cluster import AnyReported, Listed, read_all, read_reported
 from fathom.cli.deployment_checks import deployment_checks
 from fathom.cli.documents import (
@@ -175,7 +175,7 @@ def list_view(reports: Sequence[StatusReport], namespace: str) -> RenderableType
 
 @app.command()
 def status_command(
-    name: OptionalName = None,
+    name: OptionalName = "",
     *,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -204,16 +204,16 @@ def status_command(
     )
 
     async def read(kube: KubePort) -> tuple[tuple[StatusReport, ...], tuple[str, ...]]:
-        if name is None:
+        if not name:
             listed = await read_all(kube, where)
         else:
-            _, one = await first_of(kube, name, where, read_reported)
+            _, one = await first_of(kube, asked_for(name), where, read_reported)
             listed = Listed((one,))
         now_s = SystemClock().now_s()
         return tuple(status_report(each, now_s) for each in listed.found), left_out(listed)
 
     def draw(reports: Sequence[StatusReport]) -> RenderableType:
-        return list_view(reports, where) if name is None else status_view(reports[0])
+        return status_view(reports[0]) if name else list_view(reports, where)
 
     if watch:
         watch_cluster(
@@ -226,10 +226,8 @@ def status_command(
     reports, missing = from_cluster(read, context=context, kubeconfig=kubeconfig)
     if output is not Output.TEXT:
         typer.echo(written(StatusList(items=reports), output))
-    elif name is None:
-        print_whole(Console(), draw(reports))
     else:
-        Console().print(draw(reports))
+        Console().print(draw(reports)) if name else print_whole(Console(), draw(reports))
     for sentence in missing:
         typer.echo(sentence, err=True)
     if not reports:
