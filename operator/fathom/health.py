@@ -9,7 +9,7 @@ from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason, advice_of
 from fathom.api.spec import LONGEST_WINDOW_S
 from fathom.api.status import Condition, GainedStatus, ReportedStatus
-from fathom.api.tuner import SpeculationTunerStatus
+from fathom.api.tuner import EnginesStatus, SpeculationTunerStatus
 from fathom.times import unix_seconds
 
 UNKNOWN: Final = "–"
@@ -145,6 +145,16 @@ def gained_in_words(gained: GainedStatus) -> str:
         f"{share}, {signed(gained.gpu_hours)} ± {gained.error_gpu_hours} GPU hours since "
         f"{gained.since} ({hours})"
     )
+
+
+def engine_in_words(engines: EnginesStatus) -> str:
+    """What these engines say that they are; empty: nothing."""
+    found = (
+        f"vLLM {engines.version}" if engines.version else "",
+        f"Model Runner {engines.runner}" if engines.runner else "",
+        f"depths {engines.depths.replace(',', ', ')}" if engines.depths else "",
+    )
+    return ", ".join(filter(None, found))
 
 
 def signed(number: str) -> str:

@@ -11,10 +11,10 @@ import pytest
 from playwright.async_api import Browser, Page, Route
 
 from fathom.cluster.kinds import ObjectKey
-from fathom.page.history import charts_of
+from fathom.page.charts import charts_of
+from fathom.page.overview import MOST_ROWS, overview_of
 from fathom.page.rendering import message_page, overview_page, resource_page
 from fathom.page.resource_view import resource_view
-from fathom.page.subject import MOST_ROWS, overview_of
 from support.browser import SCHEMES, barriers, chromium, opened
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, resource

@@ -9,9 +9,9 @@ from typing import Final
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.measurement.bench_result import AcceptanceLength, BenchRow, DepthBench
+from fathom.page.overview import overview_of
 from fathom.page.rendering import message_page, overview_page, resource_page
 from fathom.page.resource_view import resource_view
-from fathom.page.subject import overview_of
 from fathom.replay.command import recorded_page
 from fathom.times import rfc3339, unix_seconds
 from support.loop_harness import KEY

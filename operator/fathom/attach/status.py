@@ -56,7 +56,7 @@ def status_of(
         readable_pods=readable,
         readable=f"{readable}/{len(pods)}",
         level=judged[0].level if judged else None,
-        tokens=settings_of(found.tuner, judged, found.followers).tokens if judged else None,
+        tokens=_tokens(found),
         tuned_pods=len(judged),
         engines=tuple(_engines(pods))[:_MOST_KINDS],
         break_even=evens,
@@ -196,6 +196,14 @@ def _tuning(
         return finding
     words = break_evens_in_words(decision.measured.survival, evens)
     return Finding(finding.status, finding.reason, f"{words} {finding.message}")
+
+
+def _tokens(found: Found) -> int | None:
+    """The user's own depth; None: how long drafts are on average says nothing of it."""
+    judged, given = found.judged, found.tuner.spec.tokens
+    if not judged or not (given or depths_of(judged) or judged[0].level is not Level.METRICS):
+        return None
+    return settings_of(found.tuner, judged, found.followers).tokens
 
 
 def _depth(found: Found, came: Came, state: TunerState) -> DepthStatus:

@@ -2,22 +2,25 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
 from fathom.api.tuner import Level
 from fathom.attach.evidence import PodEvidence, depths_of, has_own_schedule
 from fathom.cluster.snapshot import SelectedObjects
-from fathom.engine.depth import DepthDocument, depth_at, flat, nearest_depth
+from fathom.engine.depth import DepthDocument, depth_at
 from fathom.engine.report import EngineReport
 from fathom.reconcile.annotations import pause_of, pinned_depth
 from fathom.resource import SpeculationTuner
-from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot, settings_with
+from fathom.tuning.interface import (
+    MOST_REQUESTS,
+    Settings,
+    TunedPod,
+    TuningSnapshot,
+    as_started,
+    settings_of_tuner,
+)
 from fathom.tuning.learned_state import TuningState
-
-_BATCH_OF_OLD: Final = 256
-"""Where nothing tells how many requests an engine takes at a time: vLLM's own least."""
 
 
 def tuning_snapshot(
@@ -48,7 +51,7 @@ def tuning_snapshot(
     document = objects.depth
     if document is None and not (live and settings.mode is TuningMode.AUTO):
         # No document is written before mode Auto may act: the engines run as they were started.
-        document = DepthDocument(generation=0, schedule=flat(settings.tokens, settings.max_batch))
+        document = as_started(settings)
     return TuningSnapshot(
         now_s=now_s,
         settings=settings,
@@ -83,25 +86,19 @@ def settings_of(
         named = frozenset.intersection(*own) if own else None
     else:
         named = frozenset(depths_of(found)) or None
-    deepest = spec.max_tokens or max(named or {_deepest(found)})
-    tokens = spec.tokens or _startup_depth(found)
-    allowed = [each for each in sorted(named or ()) if spec.min_tokens <= each <= deepest]
-    if named:
-        tokens = nearest_depth(tokens, allowed or sorted(named))
-    return settings_with(
-        spec.tuning,
-        tokens=tokens,
-        min_tokens=min(spec.min_tokens, tokens),
-        max_tokens=max(deepest, tokens),
-        max_batch=max(_largest_batch(each) for each in found),
+    return settings_of_tuner(
+        spec,
+        tokens=spec.tokens or _startup_depth(found),
         named=named,
+        deepest=_deepest(found),
+        max_batch=max(_largest_batch(each) for each in found),
     )
 
 
 def _largest_batch(each: PodEvidence) -> int:
     counted = each.counters.cells if each.counters is not None else ()
     return each.report.max_num_seqs or max(
-        (cell.batch_le for cell in counted), default=_BATCH_OF_OLD
+        (cell.batch_le for cell in counted), default=MOST_REQUESTS
     )
 
 

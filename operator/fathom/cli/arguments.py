@@ -142,8 +142,8 @@ def asked_for(name: str) -> Asked:
     found = _asked(name)
     if found is None:
         raise typer.BadParameter(
-            f"{name} is neither a SpeculativeDeployment nor a SpeculationTuner: write its name, as "
-            f"it is or after sd/ or {TUNER_PREFIX}."
+            f"{name} is no SpeculativeDeployment and no SpeculationTuner: write its name, as it is "
+            f"or after sd/ or {TUNER_PREFIX}."
         )
     return found
 

@@ -1,7 +1,7 @@
 """Reaches a cluster, and reads what `explain`, `status` and the like show. Never writes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubeError, KubePort, SystemClock
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, ConditionType
-from fathom.api.problem import Problem
 from fathom.api.status import Condition, ReportedStatus, SpeculativeDeploymentStatus
 from fathom.api.tuner import SpeculationTunerStatus
 from fathom.cluster.kinds import (
@@ -31,7 +30,8 @@ from fathom.cluster.snapshot import Status, status_in
 from fathom.engine.depth import DepthDocument
 from fathom.manifests.config_maps import STATE_KEY
 from fathom.measurement.bench_result import RESULT_KEY, DepthBench
-from fathom.resource import SpeculativeDeployment, known_part, parse
+from fathom.page.subject import AnySubject, Subject, subject_in
+from fathom.resource import SpeculativeDeployment
 from fathom.tuning.learned_state import TuningState
 from fathom_vllm.environment import DEPTH_KEY
 
@@ -44,19 +44,13 @@ _STATUSES: Final[Mapping[Kind, type[ReportedStatus]]] = MappingProxyType(
         SPECULATION_TUNER: SpeculationTunerStatus,
     }
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveResource:
-    """One SpeculativeDeployment and what its operator keeps beside it."""
-
-    resource: SpeculativeDeployment | tuple[Problem, ...]
-    """As its user wrote it; or what is wrong with it."""
-    status: SpeculativeDeploymentStatus
-    document: DepthDocument | None
-    """None: there is none, or not a readable one."""
-    state: TuningState
-    """At most a minute old; empty: none was kept yet."""
+_KEPT: Final[Mapping[Kind, tuple[Callable[[str], str], Callable[[str], str]]]] = MappingProxyType(
+    {
+        SPECULATIVE_DEPLOYMENT: (names.depth_config_map, names.tuning_config_map),
+        SPECULATION_TUNER: (names.tuner_depth_config_map, names.tuner_state_config_map),
+    }
+)
+"""By kind, the ConfigMaps with the depth document and with what was learned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,25 +123,37 @@ def placed(
     return replace(sd, metadata=sd.metadata.model_copy(update={"namespace": found}))
 
 
-async def read_resource(kube: KubePort, key: ObjectKey) -> LiveResource | None:
-    """Read one resource; None: there is none of that name.
+async def read_subject(kube: KubePort, key: ObjectKey) -> AnySubject | None:
+    """Read one resource, and what its operator keeps beside it; None: there is none of that name.
 
     Raises:
         KubeError: one of the reads failed.
     """
-    resource, depth, tuning = await asyncio.gather(
-        kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name),
-        config_map_data(kube, key.namespace, names.depth_config_map(key.name)),
-        config_map_data(kube, key.namespace, names.tuning_config_map(key.name)),
+    name_of_depth, name_of_state = _KEPT[key.kind]
+    resource, depth, state = await asyncio.gather(
+        kube.get(key.kind, key.namespace, key.name),
+        config_map_data(kube, key.namespace, name_of_depth(key.name)),
+        config_map_data(kube, key.namespace, name_of_state(key.name)),
     )
     if resource is None:
         return None
-    return LiveResource(
-        resource=parse(known_part(resource).known),
-        status=status_in(resource, SpeculativeDeploymentStatus) or SpeculativeDeploymentStatus(),
+    return subject_in(
+        key,
+        resource,
+        status_in(resource, _STATUSES[key.kind]),
         document=DepthDocument.from_json(depth.get(DEPTH_KEY, "")),
-        state=TuningState.from_json(tuning.get(STATE_KEY, "")),
+        state=TuningState.from_json(state.get(STATE_KEY, "")),
     )
+
+
+async def read_resource(kube: KubePort, key: ObjectKey) -> Subject | None:
+    """The same of a SpeculativeDeployment.
+
+    Raises:
+        KubeError: one of the reads failed.
+    """
+    found = await read_subject(kube, key)
+    return found if isinstance(found, Subject) else None
 
 
 AnyReported = Reported[ReportedStatus]

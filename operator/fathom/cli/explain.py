@@ -11,25 +11,28 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom.adapters.ports import SystemClock
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
-from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.cli.arguments import Name
-from fathom.cli.cluster import LiveResource, read_resource
+from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
+from fathom.api.tuner import BreakEven
+from fathom.cli.arguments import AnyName, Name, asked_for
+from fathom.cli.cluster import read_resource, read_subject
 from fathom.cli.documents import AsOutput, Output, written
 from fathom.cli.explanation_document import explanation_report
 from fathom.cli.history import decisions, history_table
-from fathom.cli.options import Context, Kubeconfig, Namespace, on_resource, valid
-from fathom.resource import SpeculativeDeployment, why_not_live
+from fathom.cli.options import (
+    Context,
+    Kubeconfig,
+    Namespace,
+    on_either,
+    on_resource,
+    refuse_problems,
+    valid,
+)
+from fathom.page.subject import AnySubject, Subject, TunerSubject, explanation_of
 from fathom.times import ago
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write
-from fathom.tuning.explanation import (
-    BucketExplanation,
-    Explanation,
-    PositionExplanation,
-    Worth,
-    explain,
-)
-from fathom.tuning.interface import settings_from
+from fathom.tuning.explanation import BucketExplanation, Explanation, PositionExplanation, Worth
 
 _LITTLE: Final = 0.005
 """Shares below half a percent are shown as none."""
@@ -58,10 +61,13 @@ def _parts(explanation: Explanation) -> Iterator[RenderableType]:
             ", ".join(
                 f"{part.depth} at batch {part.first}-{part.last}" for part in explanation.schedule
             ),
-            f" (generation {explanation.generation})",
+            _since_when(explanation.generation),
         )
     if explanation.nothing:
         yield Text(f"\n{explanation.nothing}")
+        if explanation.positions:
+            yield Text()
+            yield acceptance_table(explanation.positions)
         return
     yield Text()
     yield surface_table(explanation)
@@ -78,6 +84,10 @@ def _parts(explanation: Explanation) -> Iterator[RenderableType]:
     for whom, apart in explanation.apart:
         yield Text(f"\nTuned apart: {whom}", style="bold")
         yield from _parts(apart)
+
+
+def _since_when(generation: int) -> str:
+    return f" (generation {generation})" if generation else " (as the engines were started)"
 
 
 def surface_table(explanation: Explanation) -> Table:
@@ -134,15 +144,34 @@ def acceptance_table(positions: Iterable[PositionExplanation]) -> Table:
         table.add_row(name, *cells)
 
     row("accepted", (f"{each.acceptance:.0%}" for each in columns))
-    row("±", (f"{each.error:.0%}" for each in columns))
+    errors = [each.error for each in columns if each.error is not None]
+    if len(errors) == len(columns):
+        row("±", (f"{each:.0%}" for each in errors))
     row("survival", (f"{each.survival:.2f}" for each in columns))
     row("acceptance length", (f"{each.acceptance_length:.2f}" for each in columns))
     return table
 
 
+def break_even_table(found: Iterable[BreakEven]) -> Table:
+    """What each shallower depth keeps of a decode step's tokens."""
+    table = Table(
+        title="Break-even of a decode step, by acceptance alone",
+        title_justify="left",
+        caption="What it means for whole requests is not known.",
+        caption_justify="left",
+    )
+    table.add_column("depth", no_wrap=True)
+    table.add_column("keeps of the tokens", justify="right")
+    table.add_column("pays if a step is shorter by over", justify="right")
+    for each in found:
+        keeps, pays = each.keeps_percent, each.pays_if_shorter_by_percent
+        table.add_row(str(each.depth), f"{keeps} %", f"{pays} %")
+    return table
+
+
 @app.command()
 def explain_command(
-    name: Name,
+    name: AnyName,
     *,
     namespace: Namespace = "",
     output: AsOutput = Output.TEXT,
@@ -151,60 +180,45 @@ def explain_command(
 ) -> None:
     """Say what a tuner has measured, why each batch has its depth, and what it is unsure of.
 
+    Of engines without Fathom's plugin it says acceptance by position, and the break-even of a step.
+
     Example: fathom explain kimi-k2 -n llm
+
+    Example: fathom explain tuner/qwen -n llm
     """
-    key, live = on_resource(
-        name, read_resource, namespace=namespace, context=context, kubeconfig=kubeconfig
+    key, live = on_either(
+        asked_for(name), read_subject, namespace=namespace, context=context, kubeconfig=kubeconfig
     )
-    resource = valid(key, live)
+    if live.problems:
+        refuse_problems(key, live.problems)
     now_s = SystemClock().now_s()
     if output is not Output.TEXT:
-        found, sentences = explained(resource, live, now_s), attention(live.status)
-        report = explanation_report(resource, live.status, found, sentences)
-        typer.echo(written(report, output))
+        found, sentences = explanation_of(live, now_s), attention(live.reported)
+        typer.echo(written(explanation_report(live, found, sentences), output))
         return
     console = Console()
-    for part in live_view(resource, live, now_s):
+    for part in live_view(live, now_s):
         console.print(part)
 
 
-def live_view(
-    resource: SpeculativeDeployment, live: LiveResource, now_s: float
-) -> Iterator[RenderableType]:
-    """All that is shown of one resource."""
-    speculation, tuning = resource.spec.speculation, resource.spec.speculation.tuning
-    yield Text.assemble(
-        (resource.metadata.name, "bold"),
-        f": mode {tuning.mode}, objective {tuning.objective}, tokens {speculation.tokens} within "
-        f"{speculation.min_tokens} to {speculation.effective_max_tokens}",
-    )
-    yield from (Text(line) for line in _at_present(resource, live.status, now_s))
-    if (found := explained(resource, live, now_s)) is not None:
+def live_view(live: AnySubject, now_s: float) -> Iterator[RenderableType]:
+    """All that is shown of one resource whose spec is not refused."""
+    status = live.reported
+    tuner = "SpeculationTuner " if isinstance(live, TunerSubject) else ""
+    yield Text.assemble(tuner, (live.key.name, "bold"), f": {live.tuned.asked}")
+    yield from (Text(line) for line in _at_present(live, now_s))
+    if (found := explanation_of(live, now_s)) is not None:
         yield explanation_view(found)
-    yield from bullets("What needs attention", attention(live.status))
-    if live.status.tuning.history:
+    if isinstance(live, TunerSubject) and live.status.break_even:
+        yield Text()
+        yield break_even_table(live.status.break_even)
+    yield from bullets("What needs attention", attention(status))
+    if status.tuning.history:
         yield Text("\nLast decisions", style="bold")
-        yield history_table(tuple(decisions(live.status)), now_s)
+        yield history_table(tuple(decisions(status)), now_s)
 
 
-def explained(
-    resource: SpeculativeDeployment, live: LiveResource, now_s: float
-) -> Explanation | None:
-    """What its tuner knows; None: nothing is tuned."""
-    if not (resource.spec.tunable and resource.spec.drafts):
-        return None
-    engine, speculation = resource.engine, resource.spec.speculation
-    return explain(
-        live.state,
-        settings_from(speculation, engine.max_num_seqs, engine.depths),
-        live.document,
-        now_s,
-        pods=live.status.ready_replicas or None,
-        live=not why_not_live(resource, live.status),
-    )
-
-
-def attention(status: SpeculativeDeploymentStatus) -> Iterator[str]:
+def attention(status: ReportedStatus) -> Iterator[str]:
     """Conditions that are not as they should be; alarms are told by the explanation itself."""
     good: dict[ConditionType | AlarmKind, ConditionStatus] = {
         ConditionType.READY: ConditionStatus.TRUE,
@@ -213,14 +227,12 @@ def attention(status: SpeculativeDeploymentStatus) -> Iterator[str]:
     for each in status.conditions:
         if each.status != good.get(each.type, each.status) and not isinstance(each.type, AlarmKind):
             yield f"{each.type}={each.status}, {each.reason}: {each.message}"
-    for warning in status.warnings:
+    for warning in status.warnings if isinstance(status, SpeculativeDeploymentStatus) else ():
         yield f"warning: {warning}"
 
 
-def _at_present(
-    resource: SpeculativeDeployment, status: SpeculativeDeploymentStatus, now_s: float
-) -> Iterator[str]:
-    measured = status.measured
+def _at_present(live: AnySubject, now_s: float) -> Iterator[str]:
+    status, measured = live.reported, live.reported.measured
     gain = f"{measured.gain_percent} %" if measured.gain_percent else "not known yet"
     if measured.at:
         yield (
@@ -228,15 +240,25 @@ def _at_present(
             f"{measured.acceptance_length or 'unknown'}, gain over tokens "
             f"{gain} ({ago(measured.at, now_s)})"
         )
-    if not resource.spec.tunable:
-        yield f"Mode Static: depth stays at {resource.spec.speculation.tokens}; nothing is tuned."
-    elif why := why_not_live(resource, status):
-        yield f"Depth cannot be changed live: {why}"
-    elif status.engine.reason:
-        yield f"Depth can be changed live: {status.engine.reason}"
-    for each in status.conditions:
-        if each.type is ConditionType.TUNING:
+    if isinstance(live, Subject):
+        yield from _of_engine(live)
+    attached = status.condition(ConditionType.ATTACHED)
+    for each in (attached, status.condition(ConditionType.TUNING)):
+        # What is missing first, both say.
+        if each is not None and (
+            each is attached or not attached or each.reason != attached.reason
+        ):
             yield f"{each.reason}: {each.message}"
+
+
+def _of_engine(live: Subject) -> Iterator[str]:
+    goals, engine = live.tuned.goals, live.status.engine
+    if goals is not None and goals.mode is TuningMode.STATIC:
+        yield f"Mode Static: depth stays at {live.tuned.tokens}; nothing is tuned."
+    elif not live.tuned.live:
+        yield f"Depth cannot be changed live: {live.tuned.fixed}"
+    elif engine.reason:
+        yield f"Depth can be changed live: {engine.reason}"
 
 
 @advise_app.command()
@@ -257,28 +279,24 @@ def advise_command(
     key, live = on_resource(
         name, read_resource, namespace=namespace, context=context, kubeconfig=kubeconfig
     )
-    resource = valid(key, live)
-    for line in advice_lines(resource, live, SystemClock().now_s()):
+    valid(key, live)
+    for line in advice_lines(live, SystemClock().now_s()):
         typer.echo(line)
 
 
-def advice_lines(
-    resource: SpeculativeDeployment, live: LiveResource, now_s: float
-) -> Iterator[str]:
-    """What is said of one resource."""
-    speculation = resource.spec.speculation
-    if not (resource.spec.tunable and resource.spec.drafts):
+def advice_lines(live: Subject, now_s: float) -> Iterator[str]:
+    """What is said of one resource whose spec is not refused."""
+    tuned = live.tuned
+    if tuned.settings is None or tuned.tokens is None:
         yield "Nothing is measured by depth in mode Static, or without drafting: nothing to advise."
         return
-    settings = settings_from(speculation, resource.engine.max_num_seqs, resource.engine.depths)
-    refusal = why_not_live(resource, live.status)
-    found = depth_to_write(live.state, settings, live.document, now_s, live=not refusal)
+    found = depth_to_write(live.state, tuned.settings, live.document, now_s, live=tuned.live)
     if found is None:
         yield "Nothing was measured under traffic yet, so there is nothing to advise."
         return
-    yield from _sentences(found, speculation.tokens)
-    if refusal:
-        yield f"Depth is not live here, so only depths count that ran on some pod: {refusal}"
+    yield from _sentences(found, tuned.tokens)
+    if not tuned.live:
+        yield f"Depth is not live here, so only depths count that ran on some pod: {tuned.fixed}"
 
 
 def _sentences(found: DepthToWrite, tokens: int) -> Iterator[str]:

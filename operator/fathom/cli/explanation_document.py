@@ -5,10 +5,10 @@ from math import expm1
 from typing import Literal
 
 from fathom.api.choices import TuningMode
-from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.cli.documents import Document, Part
+from fathom.api.tuner import Level, SpeculationTunerStatus
+from fathom.cli.documents import Document, Part, ResourceKind, number, resource_kind
 from fathom.cli.history import Happened, decisions
-from fathom.resource import SpeculativeDeployment
+from fathom.page.subject import AnySubject
 from fathom.tuning.explanation import Explanation, Worth
 
 
@@ -60,44 +60,75 @@ class PodsPart(Part):
     alarms: tuple[str, ...]
 
 
+class BreakEvenPart(Part):
+    """What a shallower depth keeps of the tokens of a decode step."""
+
+    depth: int
+    keeps_percent: float | None
+    pays_if_shorter_by_percent: float | None
+    """It gives more tokens per second if a step gets shorter by more than this."""
+
+
 class ExplanationReport(Document):
     """The document of `fathom explain`."""
 
     kind: Literal["ExplanationReport"] = "ExplanationReport"
     namespace: str
     name: str
+    resource_kind: ResourceKind
+    level: Level | None
+    """Of a SpeculationTuner: what can be done with its engines; null: it is not known, or is none.
+    """
     mode: TuningMode
-    tokens: int
+    tokens: int | None
+    """The user's own depth; null: of a SpeculationTuner, where it is not known."""
     tuned: tuple[PodsPart, ...]
     """First all pods, then those that are tuned apart; empty: nothing is tuned."""
     attention: tuple[str, ...]
     decisions: tuple[Happened, ...]
+    survival: tuple[float, ...]
+    """Of a SpeculationTuner at level Metrics: P(this and all before it accepted), by position."""
+    break_even: tuple[BreakEvenPart, ...]
+    """For decode steps alone, from acceptance."""
 
 
 def explanation_report(
-    resource: SpeculativeDeployment,
-    status: SpeculativeDeploymentStatus,
-    found: Explanation | None,
-    attention: Iterable[str],
+    subject: AnySubject, found: Explanation | None, attention: Iterable[str]
 ) -> ExplanationReport:
     """All that is known of one resource.
 
     Args:
-        resource: as its user wrote it.
-        status: of it.
+        subject: it, with a spec that is not refused.
         found: what its tuner knows; None: nothing is tuned.
         attention: what is not as it should be, in sentences.
+
+    Raises:
+        ValueError: its spec is refused.
     """
-    speculation = resource.spec.speculation
+    tuned, status = subject.tuned, subject.reported
+    if tuned.goals is None:
+        raise ValueError(tuned.nothing)
+    tuner = status if isinstance(status, SpeculationTunerStatus) else SpeculationTunerStatus()
     everyone = [("", found), *found.apart] if found else []
     return ExplanationReport(
-        namespace=resource.metadata.namespace,
-        name=resource.metadata.name,
-        mode=speculation.tuning.mode,
-        tokens=speculation.tokens,
+        namespace=subject.key.namespace,
+        name=subject.key.name,
+        resource_kind=resource_kind(subject.key.kind),
+        level=tuner.level,
+        mode=tuned.goals.mode,
+        tokens=tuned.tokens,
         tuned=tuple(_pods(pods, each) for pods, each in everyone),
         attention=tuple(attention),
         decisions=tuple(decisions(status)),
+        survival=tuple(each.survival for each in subject.positions()),
+        break_even=tuple(
+            BreakEvenPart(
+                depth=each.depth,
+                keeps_percent=number(each.keeps_percent),
+                pays_if_shorter_by_percent=number(each.pays_if_shorter_by_percent),
+            )
+            for each in tuner.break_even
+        ),
     )
 
 

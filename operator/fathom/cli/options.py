@@ -22,14 +22,16 @@ from rich.text import Text
 from fathom.adapters import kube_config
 from fathom.adapters.kube_config import NoClusterError
 from fathom.adapters.ports import KubeError, KubePort
+from fathom.api.problem import Problem
 from fathom.cli.arguments import Asked
-from fathom.cli.cluster import Listed, LiveResource, connected
+from fathom.cli.cluster import Listed, connected
 from fathom.cli.documents import Output
 from fathom.cli.resources import REFUSED
 from fathom.cluster.kinds import (
     SPECULATIVE_DEPLOYMENT,
     ObjectKey,
 )
+from fathom.page.subject import Subject
 from fathom.resource import SpeculativeDeployment
 
 _Found = TypeVar("_Found")
@@ -295,16 +297,25 @@ def left_out(listed: Listed) -> tuple[str, ...]:
     )
 
 
-def valid(key: ObjectKey, live: LiveResource) -> SpeculativeDeployment:
+def valid(key: ObjectKey, live: Subject) -> SpeculativeDeployment:
     """The spec of a resource, for what needs its settings.
 
     Raises:
         typer.Exit: it is refused; stderr says why.
     """
-    if not isinstance(live.resource, SpeculativeDeployment):
-        problems = "\n".join(f"  {each}" for each in live.resource)
-        refuse(f"The spec of {key} is refused, so there are no settings to explain:\n{problems}")
+    if isinstance(live.resource, tuple):
+        refuse_problems(key, live.resource)
     return live.resource
+
+
+def refuse_problems(key: ObjectKey, found: tuple[Problem, ...]) -> NoReturn:
+    """Say what is wrong with a spec, and end.
+
+    Raises:
+        typer.Exit: always, with exit code 2.
+    """
+    problems = "\n".join(f"  {each}" for each in found)
+    refuse(f"The spec of {key} is refused, so there are no settings to explain:\n{problems}")
 
 
 async def annotate(kube: KubePort, key: ObjectKey, annotation: str, value: str | None) -> bool:

@@ -19,6 +19,7 @@ from fathom.health import (
     NOT_MEASURED,
     advice_on,
     cause_of,
+    engine_in_words,
     gained_in_words,
     holds,
     in_the_way,
@@ -274,15 +275,6 @@ def kind_in_words(engines: EnginesStatus) -> str:
     level = engines.level or "not readable"
     reason = engines.reason if engines.level is not Level.LIVE else ""
     return joined(f"{counted(engines.pods, 'pod')} {level}", reason, engine_in_words(engines))
-
-
-def engine_in_words(engines: EnginesStatus) -> str:
-    """What these engines say that they are; empty: nothing."""
-    return joined(
-        f"vLLM {engines.version}" if engines.version else "",
-        f"Model Runner {engines.runner}" if engines.runner else "",
-        f"depths {engines.depths.replace(',', ', ')}" if engines.depths else "",
-    )
 
 
 def _tuner(given: Given[SpeculationTunerStatus]) -> Iterator[StatusCheck]:

@@ -26,7 +26,7 @@ from fathom.adapters.http import http_session
 from fathom.adapters.kube import Kube
 from fathom.api.conditions import ConditionStatus, ConditionType
 from fathom.cli.arguments import Name
-from fathom.cli.cluster import LiveResource, read_resource
+from fathom.cli.cluster import read_resource
 from fathom.cli.documents import AsOutput, Document, Output, written
 from fathom.cli.options import (
     Context,
@@ -39,6 +39,7 @@ from fathom.cli.options import (
     valid,
 )
 from fathom.cluster.kinds import ObjectKey
+from fathom.page.subject import Subject
 from fathom.quality.comparison import Unanswered
 from fathom.text import counted
 
@@ -146,7 +147,7 @@ def traffic(
     raise typer.Exit(FAILED if report.failed else 0)
 
 
-def model_of(key: ObjectKey, live: LiveResource | None) -> str:
+def model_of(key: ObjectKey, live: Subject | None) -> str:
     """The name by which requests ask for a resource's model.
 
     Raises:

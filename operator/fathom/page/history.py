@@ -4,10 +4,9 @@ All of it is told by the status, so whoever has a status has the newest moments 
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby, zip_longest
 from math import isfinite, nan
 from typing import Final
 
@@ -15,6 +14,7 @@ from fathom.api.conditions import AlarmKind, ConditionType, title_of
 from fathom.api.status import (
     ComparisonStatus,
     GainedStatus,
+    ReportedStatus,
     RolloutStatus,
     SpeculativeDeploymentStatus,
 )
@@ -22,7 +22,6 @@ from fathom.engine.depth import DepthRange, depths_of
 from fathom.health import cause_of, holds, is_measured_now
 from fathom.text import shortened
 from fathom.times import unix_seconds
-from fathom_vllm.buckets import first_batch, last_batch
 
 KEPT_S: Final = 24 * 3600.0
 MOST_POINTS: Final = 360
@@ -33,6 +32,11 @@ LONGEST_MESSAGE: Final = 512
 """Characters of a moment's sentence; the status has all of it."""
 QUIET_S: Final = 60.0
 """From point to point while nothing is measured."""
+
+
+_GOOD: Final = frozenset({ConditionType.READY, ConditionType.ATTACHED})
+"""Conditions that should be True."""
+_TOLD: Final = _GOOD | {ConditionType.DEGRADED}
 
 
 class MomentKind(StrEnum):
@@ -69,18 +73,20 @@ class Moment:
         return self.at_s, self.kind, self.what
 
 
-def moments_of(status: SpeculativeDeploymentStatus) -> tuple[Moment, ...]:
+def moments_of(status: ReportedStatus) -> tuple[Moment, ...]:
     """What a status tells with its time, newest first."""
     found = [*_decisions(status), *_rollouts(status), *_conditions(status)]
     return tuple(sorted(found, key=lambda each: -each.at_s))
 
 
-def _decisions(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
+def _decisions(status: ReportedStatus) -> Iterator[Moment]:
     for each in status.tuning.history:
         yield from _moment(each.at, MomentKind.DECISION, each.action, each.reason, each.message)
 
 
-def _rollouts(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
+def _rollouts(status: ReportedStatus) -> Iterator[Moment]:
+    if not isinstance(status, SpeculativeDeploymentStatus):
+        return
     if (rollout := status.rollout) is not None:
         yield from _moment(
             rollout.since,
@@ -110,10 +116,10 @@ def comparison_in_words(compared: ComparisonStatus) -> str:
     return " ".join(each for each in (measured, compared.message) if each)
 
 
-def _conditions(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
+def _conditions(status: ReportedStatus) -> Iterator[Moment]:
     for each in status.conditions:
         alarm = isinstance(each.type, AlarmKind)
-        if not alarm and each.type not in {ConditionType.READY, ConditionType.DEGRADED}:
+        if not alarm and each.type not in _TOLD:
             continue
         true = holds(each)
         yield from _moment(
@@ -122,7 +128,7 @@ def _conditions(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
             f"{each.type}{'' if true else ' over' if alarm else f'={each.status}'}",
             each.reason,
             cause_of(each),
-            bad=true is not (each.type is ConditionType.READY),
+            bad=true is not (each.type in _GOOD),
         )
 
 
@@ -210,7 +216,7 @@ class History:
         """Newest first."""
         return tuple(sorted(self._moments.values(), key=lambda each: -each.at_s))
 
-    def saw(self, status: SpeculativeDeploymentStatus, now_s: float) -> None:
+    def saw(self, status: ReportedStatus, now_s: float) -> None:
         """Take in what one pass has to say.
 
         Args:
@@ -224,7 +230,7 @@ class History:
             del self._moments[each]
         self._note(status, now_s)
 
-    def _note(self, status: SpeculativeDeploymentStatus, now_s: float) -> None:
+    def _note(self, status: ReportedStatus, now_s: float) -> None:
         measured, depths = status.measured, _depths(status)
         fresh = measured.at != self._measured_at
         quiet = not fresh and not is_measured_now(status, now_s)
@@ -264,7 +270,7 @@ class History:
         self._depths = self._depths[part]
 
 
-def _depths(status: SpeculativeDeploymentStatus) -> bytes:
+def _depths(status: ReportedStatus) -> bytes:
     schedule = tuple(DepthRange(*each) for each in status.depth.schedule)
     if not schedule:
         return b""
@@ -278,61 +284,3 @@ def _number(text: str) -> float:
     except ValueError:
         return nan
     return number if isfinite(number) else nan
-
-
-@dataclass(frozen=True, slots=True)
-class DepthRow:
-    """The depth of a range of batches over time."""
-
-    batches: str
-    """Such as `5-8`, `9+` for 9 and more, or `all`."""
-    depths: tuple[int | None, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charts:
-    """Columns of equal length, in order of time. None: not measured."""
-
-    at_s: tuple[int, ...]
-    """Unix seconds."""
-    depths: tuple[DepthRow, ...]
-    tokens_per_second: tuple[float | None, ...]
-    mean_batch: tuple[float | None, ...]
-    acceptance_length: tuple[float | None, ...]
-    gain_percent: tuple[float | None, ...]
-    gained_percent: tuple[float | None, ...]
-    gained_error_percent: tuple[float | None, ...]
-
-
-def charts_of(points: Sequence[HistoryPoint]) -> Charts:
-    """Columns from points, which are in order of time."""
-    return Charts(
-        at_s=tuple(round(each.at_s) for each in points),
-        depths=tuple(_depth_rows(points)),
-        tokens_per_second=_known((each.tokens_per_second for each in points), 0),
-        mean_batch=_known((each.mean_batch for each in points), 1),
-        acceptance_length=_known((each.acceptance_length for each in points), 2),
-        gain_percent=_known((each.gain_percent for each in points), 1),
-        gained_percent=_known((each.gained_percent for each in points), 1),
-        gained_error_percent=_known((each.gained_error_percent for each in points), 1),
-    )
-
-
-def _depth_rows(points: Sequence[HistoryPoint]) -> Iterator[DepthRow]:
-    """A row for each run of buckets that had the same depth at all times."""
-    columns = list(enumerate(zip_longest(*(each.depths for each in points))))
-    for depths, run in groupby(columns, key=lambda column: column[1]):
-        indices = [index for index, _ in run]
-        last = last_batch(indices[-1]) if indices[-1] + 1 < len(columns) else None
-        yield DepthRow(_label(first_batch(indices[0]), last), depths)
-
-
-def _label(first: int, last: int | None) -> str:
-    """Batches in short; the last depth of a schedule carries on, wherever that ends."""
-    if last is None:
-        return "all" if first == 1 else f"{first}+"
-    return f"{first}" if first == last else f"{first}-{last}"
-
-
-def _known(values: Iterable[float], digits: int) -> tuple[float | None, ...]:
-    return tuple(round(each, digits) + 0.0 if isfinite(each) else None for each in values)

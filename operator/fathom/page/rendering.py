@@ -17,8 +17,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fathom import __version__
 from fathom.measurement.bench_result import COLUMNS
+from fathom.page.overview import Overview
 from fathom.page.resource_view import ResourceView
-from fathom.page.subject import Overview
 from fathom.times import ago, lasting, rfc3339, unix_seconds
 
 _ENVIRONMENT: Final = Environment(

@@ -5,30 +5,38 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api.conditions import title_of
-from fathom.api.status import COMPLETE, GainedStatus, MeasuredStatus, SpeculativeDeploymentStatus
-from fathom.health import NOT_MEASURED, UNKNOWN, is_measured_now, signed, wellness_in
-from fathom.measurement.bench_result import DepthBench
-from fathom.page.history import (
-    LONGEST_MESSAGE,
-    Charts,
-    Moment,
-    charts_of,
-    comparison_in_words,
-    moments_of,
-    rollout_in_words,
+from fathom.api.status import (
+    GainedStatus,
+    MeasuredStatus,
+    ReportedStatus,
+    SpeculativeDeploymentStatus,
 )
-from fathom.page.subject import (
-    Fact,
+from fathom.api.tuner import SpeculationTunerStatus
+from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT
+from fathom.health import (
+    NOT_MEASURED,
+    UNKNOWN,
+    engine_in_words,
+    is_measured_now,
+    signed,
+    wellness_in,
+)
+from fathom.measurement.bench_result import DepthBench
+from fathom.page.charts import Charts, EmptyPanels, charts_of, own_depth, panels_of
+from fathom.page.history import LONGEST_MESSAGE, Moment, moments_of
+from fathom.page.overview import (
+    TUNERS,
     Health,
     Notice,
-    Subject,
-    explained,
     health_in,
     notices_in,
+    place_of,
     thousands,
-    why_fixed,
+    under_way,
+    warnings_in,
 )
-from fathom.text import shortened
+from fathom.page.subject import AnySubject, Fact, explained
+from fathom.text import counted, shortened
 from fathom.times import rfc3339
 from fathom.tuning.explanation import Explanation
 from fathom.tuning.surface import Speed, SurfaceRow
@@ -76,19 +84,14 @@ class FactGroup:
     """Whether it says nothing of the present."""
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyPanels:
-    """Charts that have nothing to draw, for one reason."""
-
-    names: tuple[str, ...]
-    missing: str
-    """What is missing, in a sentence."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceView:
     """All that one page shows."""
 
+    kind: str = ""
+    """Of the resource, where that is none of the kind that owns its pods."""
+    place: str = "resources"
+    """Where a page that is served is."""
     namespace: str
     name: str
     health: Health | None
@@ -120,6 +123,11 @@ class ResourceView:
     """What `fathom bench` found last."""
 
     @property
+    def reports(self) -> str:
+        """Where the same is to be saved."""
+        return "tuner-reports" if self.place == TUNERS else "reports"
+
+    @property
     def depths(self) -> tuple[int, ...]:
         """Columns of the heat map."""
         return tuple(each.depth for each in self.heat[0].cells) if self.heat else ()
@@ -142,17 +150,22 @@ def _together(found: Iterable[str]) -> str:
     return f"batch {', '.join(each.removeprefix('batch ') for each in found)}"
 
 
-def resource_view(subject: Subject, now_s: float) -> ResourceView:
+def resource_view(subject: AnySubject, now_s: float) -> ResourceView:
     """What a page shows of a resource at a moment (Unix seconds)."""
-    status, history = subject.status, subject.history
+    status, history, tuned = subject.reported, subject.history, subject.tuned
     explanation, rows = explained(subject, now_s)
     wellness = wellness_in(status, name=subject.key.name, newest=0, now_s=now_s)
-    notices = (*notices_in(status, subject.key.name, now_s), *_warnings(status))
-    judgements = tuple(_judgements(status))
+    notices = (*notices_in(status, subject.key.name, now_s), *warnings_in(status))
+    judgements = tuple(under_way(status))
     above = (*(each.cause for each in notices), *(each.value for each in judgements))
     charts = charts_of(history.points if history else ())
-    panels, empty = panels_of(charts, explanation.tokens, why_fixed(subject))
+    panels, empty = panels_of(
+        charts, explanation.tokens, tuned.fixed, uncounted=_uncounted(subject)
+    )
+    kind = subject.key.kind
     return ResourceView(
+        kind="" if kind == SPECULATIVE_DEPLOYMENT else kind.kind,
+        place=place_of(kind),
         namespace=subject.key.namespace,
         name=subject.key.name,
         health=health_in(wellness.headline),
@@ -162,13 +175,15 @@ def resource_view(subject: Subject, now_s: float) -> ResourceView:
         since=rfc3339(history.since_s) if history else "",
         notices=notices,
         groups=(
-            FactGroup("", tuple(_facts(status))),
+            FactGroup("", tuple(subject.facts())),
+            *_of_engines(status),
             *measured_facts(
                 status.measured, explanation.tokens, past=not is_measured_now(status, now_s)
             ),
+            *_acceptance_facts(subject, now_s),
             *_gained_facts(status.gained, explanation.tokens),
         ),
-        left_out=status.left_out,
+        left_out=status.left_out if isinstance(status, SpeculativeDeploymentStatus) else (),
         judgements=judgements,
         charts=charts,
         panels=panels,
@@ -180,74 +195,10 @@ def resource_view(subject: Subject, now_s: float) -> ResourceView:
     )
 
 
-def _warnings(status: SpeculativeDeploymentStatus) -> Iterator[Notice]:
-    """What the spec is warned of: each begins with its field, and says what to do."""
-    for each in status.warnings:
-        yield Notice(health=Health.PAUSED, title="A warning", code="SpecWarned", cause=each)
-
-
 def _once(moments: Iterable[Moment], above: Iterable[str]) -> tuple[Moment, ...]:
     """Moments without the sentences that the page already has."""
     shown = {shortened(each, LONGEST_MESSAGE) for each in above}
     return tuple(replace(each, message="") if each.message in shown else each for each in moments)
-
-
-_PANELS: Final = ("depth", "tokens_per_second", "mean_batch", "acceptance_length", "gain_percent")
-"""Charts by the names by which the template and the script know them."""
-
-
-def panels_of(
-    charts: Charts, tokens: int, why_fixed: str = ""
-) -> tuple[tuple[str, ...], tuple[EmptyPanels, ...]]:
-    """Charts that have something to draw, and those that have not, with what is missing.
-
-    Args:
-        charts: all columns.
-        tokens: the user's own depth.
-        why_fixed: why depth does not change while the engines run; empty: it may.
-    """
-    fixed = f"It does not change while the engines run: {why_fixed}" if why_fixed else ""
-    gain = (
-        f"It needs the speeds at depth {tokens} and at the depth in force, both measured in the "
-        "same range of batches."
-    )
-    nothing = "They begin with the first window that has requests and readable metrics."
-    whys = dict.fromkeys(_PANELS, nothing)
-    whys["depth"] = fixed or "No depth was set yet."
-    if _any(charts.tokens_per_second):
-        whys |= {"acceptance_length": "No window verified a draft.", "gain_percent": gain}
-    drawn = {
-        "depth": bool(charts.depths),
-        "tokens_per_second": _any(charts.tokens_per_second),
-        "mean_batch": _any(charts.mean_batch),
-        "acceptance_length": _any(charts.acceptance_length),
-        "gain_percent": _any((*charts.gain_percent, *charts.gained_percent)),
-    }
-    alike: dict[str, list[str]] = {}
-    for each in _PANELS:
-        if not drawn[each]:
-            alike.setdefault(whys[each], []).append(each)
-    return (
-        tuple(each for each in _PANELS if drawn[each]),
-        tuple(EmptyPanels(tuple(names), why) for why, names in alike.items()),
-    )
-
-
-def _any(values: Iterable[float | None]) -> bool:
-    return any(each is not None for each in values)
-
-
-def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
-    yield Fact("Replicas ready", status.ready or UNKNOWN)
-    since = f", since {status.depth.since}" if status.depth.since else ""
-    yield Fact("Depth", status.depth.summary or UNKNOWN, f"drafted tokens, by batch{since}")
-    mode, _, does = status.tuning.summary.partition("/")
-    yield Fact("Tuning", mode or UNKNOWN, f"{title_of(does)} ({does})" if does else "")
-    engine = status.engine
-    version = f"vLLM {engine.version}" if engine.version else UNKNOWN
-    yield Fact("Engine", version, status.draft.family)
-    live = {"Live": "while engines run", "None": "by a restart"}
-    yield Fact("Depth changes", live.get(engine.actuation, engine.actuation or UNKNOWN))
 
 
 def measured_facts(
@@ -276,7 +227,7 @@ def measured_facts(
             ),
             Fact("Time per output token", f"{tpot} ms" if tpot else NOT_MEASURED),
             Fact(
-                f"Gain over depth {tokens}",
+                f"Gain over {own_depth(tokens)}",
                 f"{signed(gain)} %" if gain else NOT_MEASURED,
                 "more tokens per second than your own depth",
             ),
@@ -285,12 +236,59 @@ def measured_facts(
     )
 
 
+def _uncounted(subject: AnySubject) -> str:
+    """Why no engine counts batches; empty: they do, or it is not known."""
+    return subject.tuned.nothing if subject.positions() else ""
+
+
+def _of_engines(status: ReportedStatus) -> Iterator[FactGroup]:
+    """The engines of a SpeculationTuner, by kind."""
+    if isinstance(status, SpeculationTunerStatus) and status.engines:
+        found = (
+            Fact(
+                counted(each.pods, "pod"),
+                f"level {each.level}" if each.level else "not readable",
+                ", ".join(filter(None, (title_of(each.reason), engine_in_words(each)))),
+            )
+            for each in status.engines
+        )
+        yield FactGroup("Engines, by kind", tuple(found))
+
+
+def _acceptance_facts(subject: AnySubject, now_s: float) -> Iterator[FactGroup]:
+    """What is known of engines that count no batches."""
+    status = subject.reported
+    past = not is_measured_now(status, now_s)
+    if positions := subject.positions():
+        found = (
+            Fact(
+                f"Position {each.position}",
+                f"{each.acceptance:.0%}",
+                f"{each.survival:.0%} of drafts come so far",
+            )
+            for each in positions
+        )
+        yield FactGroup("Accepted by position, in that window", tuple(found), past)
+    if isinstance(status, SpeculationTunerStatus) and status.break_even:
+        shallower = (
+            Fact(
+                f"Depth {each.depth}",
+                f"{each.keeps_percent} %",
+                "of the tokens; pays if a step gets over "
+                f"{each.pays_if_shorter_by_percent} % shorter",
+            )
+            for each in status.break_even
+        )
+        title = "Break-even of a decode step; what it means for whole requests is not known"
+        yield FactGroup(title, tuple(shallower), past)
+
+
 def _gained_facts(gained: GainedStatus | None, tokens: int) -> Iterator[FactGroup]:
     if gained is None:
         return
     percent = f"{signed(gained.percent)} % ± {gained.error_percent}"
     known = percent if gained.percent else NOT_MEASURED
-    facts = [Fact(f"Gain over depth {tokens}", known, "± is the 95 % interval")]
+    facts = [Fact(f"Gain over {own_depth(tokens)}", known, "± is the 95 % interval")]
     # Engines without GPUs have no GPU hours.
     if gained.measured_gpu_hours:
         gpu_hours = f"{signed(gained.gpu_hours)} ± {gained.error_gpu_hours}"
@@ -300,18 +298,6 @@ def _gained_facts(gained: GainedStatus | None, tokens: int) -> Iterator[FactGrou
             Fact("GPU hours unmeasured", gained.unmeasured_gpu_hours),
         ]
     yield FactGroup(f"In all since {gained.since}", tuple(facts))
-
-
-def _judgements(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
-    """What is not over; the rest is among the moments."""
-    rollout, compared = status.rollout, status.comparison
-    if rollout is not None and rollout.stage not in {COMPLETE, "RolledBack", ""}:
-        name = f"Rollout to {rollout.revision}: {rollout.stage}"
-        yield Fact(name, rollout_in_words(rollout) or rollout.reason, rollout.since)
-    if compared is not None and not compared.since:
-        what = "Adaptive verification" if status.adaptive_verification else "No drafts"
-        name = f"{what} on {compared.pod or 'one replica'}: {compared.state}"
-        yield Fact(name, comparison_in_words(compared) or compared.reason)
 
 
 def heat_map(rows: Iterable[SurfaceRow], explanation: Explanation) -> tuple[HeatRow, ...]:

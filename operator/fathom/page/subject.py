@@ -1,105 +1,37 @@
-"""What a page is made of: one resource, or all of them at a glance. Pure."""
+"""What a page or an explanation is about: one resource, as it is known at one moment. Pure."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
-from fathom.api.conditions import AlarmKind, ConditionType, Reason, advice_of, title_of
+from fathom.api.choices import TuningMode
+from fathom.api.conditions import ConditionType, title_of
 from fathom.api.problem import Problem
-from fathom.api.status import Condition, MeasuredStatus, SpeculativeDeploymentStatus
-from fathom.cluster.kinds import ObjectKey
+from fathom.api.spec import TuningGoals
+from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
+from fathom.api.tuner import Level, SpeculationTunerStatus
+from fathom.cluster.kinds import SPECULATION_TUNER, ObjectKey
+from fathom.cluster.manifest import Manifest
 from fathom.engine.depth import DepthDocument
-from fathom.health import (
-    AS_ASKED,
-    UNKNOWN,
-    UNWATCHED_ADVICE,
-    Headline,
-    Wellness,
-    advice_on,
-    alarming,
-    cause_of,
-    holds,
-    is_measured_now,
-    signed,
-    unwatched_since,
-    wellness_in,
-)
+from fathom.health import UNKNOWN, cause_of, is_measured_now
 from fathom.measurement.bench_result import DepthBench
-from fathom.page.history import KEPT_S, History
-from fathom.resource import SpeculativeDeployment, why_not_live
-from fathom.times import unix_seconds
-from fathom.tuning.explanation import Explanation, explain
-from fathom.tuning.interface import settings_from
+from fathom.page.history import History
+from fathom.resource import (
+    SpeculationTuner,
+    SpeculativeDeployment,
+    known_part,
+    known_part_of_tuner,
+    parse,
+    parse_tuner,
+    why_not_live,
+)
+from fathom.tuning.explanation import Explanation, PositionExplanation, explain, positions_of
+from fathom.tuning.interface import Settings, as_started, settings_from, settings_reported
 from fathom.tuning.learned_state import TuningState
 from fathom.tuning.surface import SurfaceRow, surface
-
-MOST_ROWS: Final = 1000
-"""On one page: what a browser lays out at once, and what a request may cost."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """One SpeculativeDeployment, as it is known at one moment."""
-
-    key: ObjectKey
-    resource: SpeculativeDeployment | tuple[Problem, ...]
-    """As its user wrote it; or what is wrong with it."""
-    status: SpeculativeDeploymentStatus
-    document: DepthDocument | None
-    """None: there is none."""
-    state: TuningState
-    history: History | None
-    """None: whoever asks has none."""
-    bench: DepthBench | None = None
-    """What `fathom bench` found last; None: nothing, or whoever asks does not look."""
-
-
-def explained(subject: Subject, now_s: float) -> tuple[Explanation, tuple[SurfaceRow, ...]]:
-    """Why depth is what it is, and the surface: where it is not live, only what was measured."""
-    sd, status = subject.resource, subject.status
-    if not isinstance(sd, SpeculativeDeployment):
-        # Which fields, its alarm says.
-        return Explanation(tokens=0, nothing="Nothing is tuned: the spec is refused."), ()
-    speculation = sd.spec.speculation
-    if not (sd.spec.tunable and sd.spec.drafts):
-        why = f"Nothing is tuned: depth stays at {speculation.tokens}."
-        return Explanation(tokens=speculation.tokens, nothing=why), ()
-    settings = settings_from(speculation, sd.engine.max_num_seqs, sd.engine.depths)
-    live = not why_not_live(sd, status)
-    explanation = explain(
-        subject.state,
-        settings,
-        subject.document,
-        now_s,
-        pods=status.ready_replicas or None,
-        live=live,
-    )
-    if explanation.nothing:
-        return explanation, ()
-    if not is_measured_now(status, now_s):
-        explanation = replace(explanation, next_step="Nothing while nothing is measured.")
-    rows = surface(subject.state, settings, subject.document if live else None, now_s)
-    return explanation, rows if live else tuple(map(_measured_only, rows))
-
-
-def _measured_only(row: SurfaceRow) -> SurfaceRow:
-    return replace(
-        row,
-        speeds=tuple(
-            each if each.measured else replace(each, tokens_per_second=None) for each in row.speeds
-        ),
-    )
-
-
-def why_fixed(subject: Subject) -> str:
-    """Why depth does not change while the engines run; empty: it may, or the spec is refused."""
-    sd = subject.resource
-    if not isinstance(sd, SpeculativeDeployment):
-        return ""
-    return why_not_live(sd, subject.status) or ("" if sd.spec.tunable else "nothing is tuned.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,220 +44,289 @@ class Fact:
     """Since when, over what, or in which unit; empty: the name says it all."""
 
 
-class Health(StrEnum):
-    """A headline in a word; those that a person should read first come first."""
-
-    NOT_WELL = "Not well"
-    UNKNOWN = "Unknown"
-    ALARMED = "Alarm"
-    UNDER_WAY = "Changing"
-    PAUSED = "Paused"
-    WELL = "Well"
-
-
-_ORDER: Final[Mapping[Health, int]] = MappingProxyType(
-    {each: place for place, each in enumerate(Health)}
-)
-_WAITING: Final[Mapping[str, Health]] = MappingProxyType(
-    {
-        Reason.ROLLOUT_BLOCKED: Health.NOT_WELL,
-        **dict.fromkeys((Reason.PAUSED, Reason.ROLLOUT_PAUSED, Reason.NO_CAPACITY), Health.PAUSED),
-    }
-)
-"""Reasons of Progressing with which nothing goes on until a person acts."""
-_SAID_ELSEWHERE: Final = AS_ASKED | {Reason.PAUSED, Reason.PODS_NOT_READY}
-"""Reasons why nothing is tuned that another condition tells, or the spec."""
-_TROUBLED: Final = frozenset({Health.NOT_WELL, Health.UNKNOWN, Health.ALARMED})
-
-
-def health_in(headline: Headline) -> Health:
-    return Health[headline.name]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """Something that a person should read: whether it holds, since when, why, and what to do."""
+class Tuned:
+    """What is tuned of a resource of either kind, and what is asked for."""
 
-    health: Health
-    """How a resource is that has nothing else to say."""
-    title: str
-    """In plain words."""
-    code: str
-    """By which scripts and documents know it, such as Degraded/PodFailing."""
-    cause: str
-    advice: str = ""
-    """What to do; empty: nothing."""
-    since: str = ""
-    """When it began, or if it is over, ended; empty: it is not known."""
-    over: bool = False
-
-
-def notices_in(status: SpeculativeDeploymentStatus, name: str, now_s: float) -> tuple[Notice, ...]:
-    """What a person should read first: the worst first, what is over last.
-
-    Args:
-        status: of a resource.
-        name: of that resource.
-        now_s: Unix seconds.
-    """
-    since = unwatched_since(status, now_s)
-    found = [_unwatched(since)] if since else []
-    for each in status.conditions:
-        if (health := _health_by(each, status)) is not None:
-            advice = advice_on(each, status, name)
-            found.append(_notice(each, health, advice))
-        elif isinstance(each.type, AlarmKind) and _ended_lately(each, now_s):
-            found.append(_notice(each, Health.WELL, over=True))
-    return tuple(sorted(found, key=lambda each: _ORDER[each.health]))
-
-
-def _unwatched(since: str) -> Notice:
-    return Notice(
-        health=Health.UNKNOWN,
-        title="No operator watches it",
-        code="Unwatched",
-        cause=f"All that is shown is from {since}.",
-        advice=UNWATCHED_ADVICE,
-        since=since,
-    )
-
-
-def _notice(
-    condition: Condition, health: Health, advice: str = "", *, over: bool = False
-) -> Notice:
-    # False before and after: when it was paused, say, no condition tells.
-    paused = condition.type is ConditionType.PROGRESSING and not holds(condition)
-    return Notice(
-        health=health,
-        title=title_of(condition.reason),
-        code=f"{condition.type}/{condition.reason}",
-        cause=cause_of(condition),
-        advice=advice,
-        since="" if paused else condition.last_transition_time,
-        over=over,
-    )
-
-
-def _health_by(condition: Condition, status: SpeculativeDeploymentStatus) -> Health | None:
-    """How a resource is by one of its conditions; None: as it should be, or another says why."""
-    reason, true = condition.reason, holds(condition)
-    health = None
-    match condition.type:
-        case ConditionType.DEGRADED if true:
-            health = Health.NOT_WELL
-        case ConditionType.READY if not true and reason != Reason.SCALED_TO_ZERO:
-            progressing = status.condition(ConditionType.PROGRESSING)
-            explained = any(alarming(status)) or (progressing is not None and holds(progressing))
-            health = None if explained else Health.NOT_WELL
-        case ConditionType.PROGRESSING if true:
-            health = Health.UNDER_WAY
-        case ConditionType.PROGRESSING:
-            health = _WAITING.get(reason)
-        case ConditionType.TUNING if not true and reason not in _SAID_ELSEWHERE:
-            health = Health.ALARMED
-        case ConditionType.DRAFT_COMPATIBLE if not true and advice_of(reason):
-            health = Health.ALARMED
-        case AlarmKind() if true:
-            health = Health.ALARMED
-    return health
-
-
-def _ended_lately(condition: Condition, now_s: float) -> bool:
-    ended_s = unix_seconds(condition.last_transition_time)
-    return ended_s is not None and now_s - ended_s < KEPT_S
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverviewRow:
-    """One resource. All is as its status has it."""
-
-    namespace: str
-    name: str
-    health: Health
-    ready: str
-    depth: str
-    speed: str
-    gain: str
-    tuning: str
-    """What the tuner does, in plain words."""
-    tuning_reason: str
-    """The same in one word, such as AtBest; empty: it is not known."""
-    notices: tuple[Notice, ...]
-    cause: str
-    """Why it is not known to be well; empty: it is, or the notices say it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """One page of the list."""
-
-    rows: tuple[OverviewRow, ...]
-    number: int
-    """Number of this page, from 1."""
-    pages: int
-    resources: int
-    counts: tuple[tuple[Health, int], ...]
-    """Resources of each health that there is, on all pages."""
+    goals: TuningGoals | None = None
+    """None: the spec is refused."""
+    tokens: int | None = None
+    """The user's own depth; None: it is not known."""
+    within: str = ""
+    """The depths that are allowed, such as 1 to 7; empty: it is not known."""
+    settings: Settings | None = None
+    """What the tuner goes by; None: nothing is tuned by batch."""
+    nothing: str = ""
+    """Why nothing is; empty: something is."""
+    live: bool = True
+    fixed: str = ""
+    """Why depth does not change while the engines run; empty: it may, or the spec is refused."""
+    document: DepthDocument | None = None
+    """What the engines run, as the tuner sees it; None: it is not known."""
+    pods: int | None = None
+    """That can be tuned; None: as many as were measured."""
+    started_elsewhere: bool = False
+    """Whether Fathom did not start these pods."""
 
     @property
-    def troubled(self) -> int:
-        """Resources that a person should read of; they come first."""
-        return sum(count for health, count in self.counts if health in _TROUBLED)
+    def asked(self) -> str:
+        """What the user asks for; empty: the spec is refused."""
+        if self.goals is None:
+            return ""
+        tokens = self.tokens or "not known"
+        within = f" within {self.within}" if self.within else ""
+        return f"mode {self.goals.mode}, objective {self.goals.objective}, tokens {tokens}{within}"
 
 
-def pages_of(resources: int) -> int:
-    """Pages that the list has, of so many resources."""
-    return max(1, -(-resources // MOST_ROWS))
+LEVELS: Final[Mapping[Level, str]] = MappingProxyType(
+    {
+        Level.METRICS: "acceptance is known, and its break-evens",
+        Level.COUNTED: "steps are counted, and depth cannot be changed",
+        Level.LIVE: "depth can be changed while engines run",
+    }
+)
+"""What can be done at each."""
+_REFUSED: Final = Tuned(nothing="Nothing is tuned: the spec is refused.")
+"""Which fields, its alarm says."""
 
 
-def overview_of(
-    found: Iterable[tuple[ObjectKey, SpeculativeDeploymentStatus]], now_s: float, number: int = 1
-) -> Overview:
-    """The list, by health, then by namespace and name.
+@dataclass(frozen=True, kw_only=True)
+class AnySubject(ABC):
+    """One resource of either kind, as it is known at one moment."""
+
+    key: ObjectKey
+    document: DepthDocument | None
+    """None: there is none."""
+    state: TuningState
+    history: History | None = None
+    """None: whoever asks has none."""
+    bench: DepthBench | None = None
+    """What `fathom bench` found last; None: nothing, or whoever asks does not look."""
+
+    @property
+    @abstractmethod
+    def reported(self) -> ReportedStatus:
+        """Its status."""
+
+    @property
+    @abstractmethod
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with its spec; empty: nothing."""
+
+    @cached_property
+    @abstractmethod
+    def tuned(self) -> Tuned:
+        """What is tuned."""
+
+    def positions(self) -> tuple[PositionExplanation, ...]:
+        """What is known of acceptance where nothing is tuned by batch."""
+        return ()
+
+    @abstractmethod
+    def facts(self) -> Iterator[Fact]:
+        """How it is at the moment."""
+
+    def _depth_facts(self) -> Iterator[Fact]:
+        depth = self.reported.depth
+        since = f", since {depth.since}" if depth.since else ""
+        yield Fact("Depth", depth.summary or UNKNOWN, f"drafted tokens, by batch{since}")
+        mode, _, does = self.reported.tuning.summary.partition("/")
+        yield Fact("Tuning", mode or UNKNOWN, f"{title_of(does)} ({does})" if does else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject(AnySubject):
+    """One SpeculativeDeployment."""
+
+    resource: SpeculativeDeployment | tuple[Problem, ...]
+    """As its user wrote it; or what is wrong with it."""
+    status: SpeculativeDeploymentStatus
+
+    @property
+    def reported(self) -> SpeculativeDeploymentStatus:
+        return self.status
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self.resource if isinstance(self.resource, tuple) else ()
+
+    @cached_property
+    def tuned(self) -> Tuned:
+        sd = self.resource
+        if isinstance(sd, tuple):
+            return _REFUSED
+        speculation, why = sd.spec.speculation, why_not_live(sd, self.status)
+        asked = Tuned(
+            goals=speculation.tuning,
+            tokens=speculation.tokens,
+            within=f"{speculation.min_tokens} to {speculation.effective_max_tokens}",
+            live=not why,
+            fixed=why or ("" if sd.spec.tunable else "nothing is tuned."),
+            document=self.document,
+            pods=self.status.ready_replicas or None,
+        )
+        if not (sd.spec.tunable and sd.spec.drafts):
+            return replace(asked, nothing=f"Nothing is tuned: depth stays at {asked.tokens}.")
+        settings = settings_from(speculation, sd.engine.max_num_seqs, sd.engine.depths)
+        return replace(asked, settings=settings)
+
+    def facts(self) -> Iterator[Fact]:
+        engine = self.status.engine
+        yield Fact("Replicas ready", self.status.ready or UNKNOWN)
+        yield from self._depth_facts()
+        version = f"vLLM {engine.version}" if engine.version else UNKNOWN
+        yield Fact("Engine", version, self.status.draft.family)
+        live = {"Live": "while engines run", "None": "by a restart"}
+        yield Fact("Depth changes", live.get(engine.actuation, engine.actuation or UNKNOWN))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunerSubject(AnySubject):
+    """One SpeculationTuner."""
+
+    resource: SpeculationTuner | tuple[Problem, ...]
+    """As its user wrote it; or what is wrong with it."""
+    status: SpeculationTunerStatus
+
+    @property
+    def reported(self) -> SpeculationTunerStatus:
+        return self.status
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self.resource if isinstance(self.resource, tuple) else ()
+
+    @cached_property
+    def tuned(self) -> Tuned:
+        tuner, status = self.resource, self.status
+        if isinstance(tuner, tuple):
+            return _REFUSED
+        spec, level = tuner.spec, status.level
+        attached = status.condition(ConditionType.ATTACHED)
+        why = cause_of(attached) if attached else "no operator has reported on it yet."
+        live = level is Level.LIVE
+        asked = Tuned(
+            goals=spec.tuning,
+            tokens=status.tokens or spec.tokens,
+            within=f"{spec.min_tokens} to {spec.max_tokens}" if spec.max_tokens else "",
+            live=live,
+            fixed="" if live else why,
+            pods=status.tuned_pods or None,
+            started_elsewhere=True,
+        )
+        if level is Level.METRICS:
+            return replace(asked, nothing=_ACCEPTANCE_ALONE)
+        if level is None or asked.tokens is None:
+            return replace(asked, nothing=f"Nothing is tuned: {why}")
+        settings = settings_reported(spec, status, self.state, asked.tokens)
+        auto = settings.mode is TuningMode.AUTO
+        if live and not auto and self.document is None:
+            asked = replace(asked, fixed="mode Advise leaves it as the engines were started.")
+        return replace(
+            asked,
+            within=f"{settings.min_tokens} to {settings.max_tokens}",
+            settings=settings,
+            document=self.document or (None if live and auto else as_started(settings)),
+        )
+
+    def positions(self) -> tuple[PositionExplanation, ...]:
+        alone = self.status.level is Level.METRICS
+        return positions_of(tuple(map(float, self.status.measured.survival))) if alone else ()
+
+    def facts(self) -> Iterator[Fact]:
+        status, tokens = self.status, self.tuned.tokens
+        yield Fact("Pods readable", status.readable or UNKNOWN, "of those that the selector finds")
+        yield Fact("Level", status.level or UNKNOWN, LEVELS[status.level] if status.level else "")
+        yield from self._depth_facts()
+        yield Fact("Your own depth", str(tokens or UNKNOWN), "to which all goes back")
+
+
+_ACCEPTANCE_ALONE: Final = (
+    "Of these engines acceptance is known, and nothing of batches and depths: they run without "
+    "what counts them."
+)
+
+
+_NO_STATUS: Final = SpeculativeDeploymentStatus()
+_NO_TUNER_STATUS: Final = SpeculationTunerStatus()
+
+
+def subject_in(
+    key: ObjectKey,
+    manifest: Manifest,
+    told: ReportedStatus | None,
+    *,
+    document: DepthDocument | None,
+    state: TuningState,
+    history: History | None = None,
+) -> AnySubject:
+    """One resource of either kind, as it was read.
 
     Args:
-        found: all resources.
-        now_s: Unix seconds.
-        number: the page of it, from 1; one beyond the last is the last.
+        key: of it.
+        manifest: as the cluster has it.
+        told: its status; None: there is none, or none that can be read.
+        document: that is in the cluster; None: none.
+        state: what was learned.
+        history: None: whoever asks has none.
     """
-    listed = [
-        (key, status, wellness_in(status, name=key.name, newest=0, now_s=now_s))
-        for key, status in found
-    ]
-    listed.sort(key=lambda each: (_ORDER[health_in(each[2].headline)], each[0]))
-    counts = Counter(health_in(each[2].headline) for each in listed)
-    pages = pages_of(len(listed))
-    number = max(1, min(number, pages))
-    part = listed[(number - 1) * MOST_ROWS : number * MOST_ROWS]
-    return Overview(
-        rows=tuple(_row(key, status, wellness, now_s) for key, status, wellness in part),
-        number=number,
-        pages=pages,
-        resources=len(listed),
-        counts=tuple((each, counts[each]) for each in Health if counts[each]),
+    if key.kind == SPECULATION_TUNER:
+        return TunerSubject(
+            key=key,
+            resource=parse_tuner(known_part_of_tuner(manifest).known),
+            status=told if isinstance(told, SpeculationTunerStatus) else _NO_TUNER_STATUS,
+            document=document,
+            state=state,
+            history=history,
+        )
+    return Subject(
+        key=key,
+        resource=parse(known_part(manifest).known),
+        status=told if isinstance(told, SpeculativeDeploymentStatus) else _NO_STATUS,
+        document=document,
+        state=state,
+        history=history,
     )
 
 
-def _row(
-    key: ObjectKey, status: SpeculativeDeploymentStatus, wellness: Wellness, now_s: float
-) -> OverviewRow:
-    measured = status.measured if is_measured_now(status, now_s) else MeasuredStatus()
-    notices, reason = notices_in(status, key.name, now_s), status.tuning.summary.partition("/")[2]
-    return OverviewRow(
-        namespace=key.namespace,
-        name=key.name,
-        health=health_in(wellness.headline),
-        ready=status.ready or UNKNOWN,
-        depth=status.depth.summary or UNKNOWN,
-        speed=thousands(measured.tokens_per_second),
-        gain=f"{signed(measured.gain_percent)} %" if measured.gain_percent else UNKNOWN,
-        tuning=title_of(reason) or UNKNOWN,
-        tuning_reason=reason,
-        notices=notices,
-        cause="" if notices else wellness.cause,
+def explanation_of(subject: AnySubject, now_s: float) -> Explanation | None:
+    """Why depth is what it is; None: nothing is tuned, and no acceptance is known."""
+    tuned, settings = subject.tuned, subject.tuned.settings
+    if settings is None:
+        positions = subject.positions()
+        if not positions:
+            return None
+        return Explanation(tokens=tuned.tokens or 0, nothing=tuned.nothing, positions=positions)
+    return explain(
+        subject.state,
+        settings,
+        tuned.document,
+        now_s,
+        pods=tuned.pods,
+        live=tuned.live,
+        started_elsewhere=tuned.started_elsewhere,
     )
 
 
-def thousands(number: int | None) -> str:
-    """A count as people read it; a dash: it is not known."""
-    return UNKNOWN if number is None else f"{number:,}"
+def explained(subject: AnySubject, now_s: float) -> tuple[Explanation, tuple[SurfaceRow, ...]]:
+    """The same, and the surface: where depth is not live, only what was measured."""
+    tuned = subject.tuned
+    explanation = explanation_of(subject, now_s)
+    if explanation is None:
+        return Explanation(tokens=tuned.tokens or 0, nothing=tuned.nothing), ()
+    if explanation.nothing or tuned.settings is None:
+        return explanation, ()
+    if not is_measured_now(subject.reported, now_s):
+        explanation = replace(explanation, next_step="Nothing while nothing is measured.")
+    document = tuned.document if tuned.live else None
+    rows = surface(subject.state, tuned.settings, document, now_s)
+    return explanation, rows if tuned.live else tuple(map(_measured_only, rows))
+
+
+def _measured_only(row: SurfaceRow) -> SurfaceRow:
+    return replace(
+        row,
+        speeds=tuple(
+            each if each.measured else replace(each, tokens_per_second=None) for each in row.speeds
+        ),
+    )

@@ -4,6 +4,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -256,19 +257,8 @@ def report_command(
 
 
 async def _read(kube: KubePort, key: ObjectKey) -> Subject | None:
-    live = await read_resource(kube, key)
-    if live is None:
-        return None
-    bench = await read_bench(kube, key)
-    return Subject(
-        key=key,
-        resource=live.resource,
-        status=live.status,
-        document=live.document,
-        state=live.state,
-        history=None,
-        bench=bench,
-    )
+    found = await read_resource(kube, key)
+    return found and replace(found, bench=await read_bench(kube, key))
 
 
 def recorded_page(key: ObjectKey, files: Sequence[Path], manifest: str | None) -> str:

@@ -16,15 +16,11 @@ from fathom.cli.explain import bullets, explanation_view
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument, merged, summary
 from fathom.health import UNKNOWN
-from fathom.page.history import History, Moment, MomentKind, charts_of
-from fathom.page.resource_view import (
-    FactGroup,
-    ResourceView,
-    heat_map,
-    measured_facts,
-    panels_of,
-)
-from fathom.page.subject import Fact, Health, Notice
+from fathom.page.charts import charts_of, panels_of
+from fathom.page.history import History, Moment, MomentKind
+from fathom.page.overview import Health, Notice
+from fathom.page.resource_view import FactGroup, ResourceView, heat_map, measured_facts
+from fathom.page.subject import Fact
 from fathom.reconcile.tuning_report import gained_status, report
 from fathom.replay.estimate import Occurrence
 from fathom.replay.replay import Gap, Recorded, ReplayResult

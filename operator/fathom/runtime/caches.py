@@ -18,15 +18,14 @@ from pydantic import BaseModel, ValidationError
 
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import Clock, KubeError, KubePort, ModelHub
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import ReportedStatus
 from fathom.cluster.kinds import ObjectKey, ServedApis
 from fathom.cluster.manifest import Manifest, Meta, ObservedModel
 from fathom.cluster.observed import ObservedNode
 from fathom.engine.depth import DepthDocument
 from fathom.model_facts import Absence, ModelFacts, ModelRef
 from fathom.page.history import History
-from fathom.page.subject import Subject
-from fathom.resource import known_part, parse
+from fathom.page.subject import AnySubject, subject_in
 from fathom.times import Backoff, is_over
 from fathom.tuning.learned_state import TuningState
 
@@ -257,18 +256,17 @@ class PassReport:
     uid: str
     manifest: Manifest
     """The resource as it was read."""
-    status: SpeculativeDeploymentStatus
+    status: ReportedStatus
     """As it is reported, whether or not the API server takes it."""
     document: DepthDocument | None
     """In force; None: there is none."""
     state: TuningState
 
-    def subject(self, key: ObjectKey, history: History) -> Subject:
-        resource = parse(known_part(self.manifest).known)
-        return Subject(
-            key=key,
-            resource=resource,
-            status=self.status,
+    def subject(self, key: ObjectKey, history: History) -> AnySubject:
+        return subject_in(
+            key,
+            self.manifest,
+            self.status,
             document=self.document,
             state=self.state,
             history=history,
@@ -299,11 +297,11 @@ class ShownResources:
         """Drop a resource that is gone."""
         self._found.pop(key, None)
 
-    def statuses(self) -> Iterator[tuple[ObjectKey, SpeculativeDeploymentStatus]]:
+    def statuses(self) -> Iterator[tuple[ObjectKey, ReportedStatus]]:
         """Status of each resource."""
         return ((key, reported.status) for key, (reported, _) in self._found.items())
 
-    def subject(self, key: ObjectKey) -> Subject:
+    def subject(self, key: ObjectKey) -> AnySubject:
         """One resource that is in it."""
         reported, history = self._found[key]
         return reported.subject(key, history)

@@ -150,7 +150,13 @@ class DeploymentLoop(Loop):
     async def _report(self, state: LoopState, findings: Findings, objects: Objects) -> float:
         """Seconds after which the status should be written; infinity: it says nothing new."""
         status = status_of(findings, objects, state.said.written)
-        self._reporter.show(status, findings, objects, state.tuner)
+        self._reporter.show(
+            status,
+            objects,
+            document=findings.document,
+            tuner=state.tuner,
+            now_s=findings.now_s,
+        )
         self._state, wait_s, events = await self._performer.report(
             state, status, objects, findings.now_s
         )

@@ -19,7 +19,8 @@ from yarl import URL
 
 from fathom.adapters.http import BadAnswerError, cause_of, first_bytes, refusal
 from fathom.adapters.ports import Clock
-from fathom.cluster.kinds import ObjectKey
+from fathom.cluster.kinds import SPECULATION_TUNER, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.page.overview import overview_of, pages_of
 from fathom.page.rendering import (
     Looks,
     message_looks,
@@ -30,7 +31,6 @@ from fathom.page.rendering import (
     resource_page,
 )
 from fathom.page.resource_view import resource_view
-from fathom.page.subject import overview_of, pages_of
 from fathom.runtime.caches import ShownResources
 from fathom.runtime.tenure import IPAddress, Leader, ip_address_of
 from fathom.text import shortened
@@ -96,16 +96,24 @@ class Pages:
 
     async def resource(self, request: web.Request) -> web.Response:
         """One resource; 404 where there is none of that name."""
-        return self._of_resource(request, home=True)
+        return self._of_resource(request, SPECULATIVE_DEPLOYMENT, home=True)
 
     async def report(self, request: web.Request) -> web.Response:
         """The same to be saved: one file that has no list to go back to."""
-        return self._of_resource(request, home=False)
+        return self._of_resource(request, SPECULATIVE_DEPLOYMENT, home=False)
 
-    def _of_resource(self, request: web.Request, *, home: bool) -> web.Response:
-        key = ObjectKey(request.match_info["namespace"], request.match_info["name"])
+    async def tuner(self, request: web.Request) -> web.Response:
+        """One SpeculationTuner: a SpeculativeDeployment may have the same name."""
+        return self._of_resource(request, SPECULATION_TUNER, home=True)
+
+    async def tuner_report(self, request: web.Request) -> web.Response:
+        """The same to be saved."""
+        return self._of_resource(request, SPECULATION_TUNER, home=False)
+
+    def _of_resource(self, request: web.Request, kind: Kind, *, home: bool) -> web.Response:
+        key = ObjectKey(request.match_info["namespace"], request.match_info["name"], kind)
         if key not in self._shown:
-            sentence = f"This operator manages no SpeculativeDeployment {key}."
+            sentence = f"This operator manages no {kind.kind} {key.namespace}/{key.name}."
             page = message_page("Not found", sentence)
             return _answer(page, message_looks(), HTTPStatus.NOT_FOUND)
 
@@ -259,6 +267,10 @@ async def serve_page(pages: Pages, standby: Standby, host: str) -> web.AppRunner
             web.get("/", standby.unless_leading(pages.overview)),
             web.get("/resources/{namespace}/{name}", standby.unless_leading(pages.resource)),
             web.get("/reports/{namespace}/{name}", standby.unless_leading(pages.report)),
+            web.get("/tuners/{namespace}/{name}", standby.unless_leading(pages.tuner)),
+            web.get(
+                "/tuner-reports/{namespace}/{name}", standby.unless_leading(pages.tuner_report)
+            ),
         ]
     )
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)

@@ -9,10 +9,11 @@ from typing import Final
 import structlog
 
 from fathom.adapters.ports import KubeError
-from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
+from fathom.api.status import ReportedStatus
 from fathom.cluster.events import Event, EventPace, EventReason, Severity
 from fathom.cluster.manifest import Seen
 from fathom.cluster.snapshot import Objects, TunedObjects
+from fathom.engine.depth import DepthDocument
 from fathom.measurement.counters import UnreadPods
 from fathom.reconcile.applied import (
     Applied,
@@ -24,7 +25,6 @@ from fathom.reconcile.applied import (
 from fathom.reconcile.loop_state import LoopState, State
 from fathom.reconcile.operations import Patch
 from fathom.reconcile.status import as_written
-from fathom.reconcile.status_input import Findings
 from fathom.reconcile.step import after_kept, after_restart, without_spec
 from fathom.runtime.caches import PassReport
 from fathom.runtime.ports import World
@@ -48,19 +48,29 @@ class Reporter:
 
     def show(
         self,
-        status: SpeculativeDeploymentStatus,
-        findings: Findings,
-        objects: Objects,
+        status: ReportedStatus,
+        objects: TunedObjects,
+        *,
+        document: DepthDocument | None,
         tuner: TuningState,
+        now_s: float,
     ) -> None:
-        """Have the page and the operator's own metrics tell of a status."""
+        """Have the page and the operator's own metrics tell of a status.
+
+        Args:
+            status: as it is reported.
+            objects: the resource, as it was read.
+            document: in force; None: none.
+            tuner: what was learned.
+            now_s: of the pass (Unix seconds).
+        """
         self._world.telemetry.reported(objects.key, status, self._world.clock.now_s())
         self._world.telemetry.pods(objects.key, (pod.name for pod in objects.leaders))
         uid, resource = objects.metadata.uid, objects.resource
         shown = PassReport(
-            uid=uid, manifest=resource, status=status, document=findings.document, state=tuner
+            uid=uid, manifest=resource, status=status, document=document, state=tuner
         )
-        self._world.shown.saw(objects.key, shown, findings.now_s)
+        self._world.shown.saw(objects.key, shown, now_s)
 
     def log_refused(self, error: KubeError, objects: TunedObjects) -> None:
         """That the status was not taken."""

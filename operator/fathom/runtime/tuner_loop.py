@@ -70,7 +70,7 @@ class TunerLoop(Loop):
         tuner = objects.tuner
         if not isinstance(tuner, SpeculationTuner):
             status = status_of_refused(tuner, objects, state, now_s)
-            return min(RESYNC_S, await self._report(state, status, objects, now_s))
+            return min(RESYNC_S, await self._report(state, status, objects, objects.depth))
         metrics = tuner.spec.metrics
         self._metrics = self._world.metrics_for(metrics, metadata.namespace)
         sample = await read_metrics(self._metrics, objects.leaders, port=metrics.port)
@@ -90,7 +90,7 @@ class TunerLoop(Loop):
         return found_of(tuner, objects, sample.counters, sample.failures, now_s=now_s)
 
     async def _carry_on(self, state: TunerState, found: Found) -> float:
-        objects, now_s = found.objects, found.now_s
+        objects = found.objects
         decided = step(self._state or state, found, self._world.decide)
         if isinstance(decided, TunerFailed):
             self._state = decided.state
@@ -108,7 +108,7 @@ class TunerLoop(Loop):
             self._world.telemetry.depth(self.key, came.document)
         await self._reporter.emit(came.events, objects)
         status = status_of(found, decided, came, self._state)
-        until_report_s = await self._report(self._state, status, objects, now_s)
+        until_report_s = await self._report(self._state, status, objects, came.document)
         if outcome.broke_off is not None:
             return self._failed(RESYNC_S)
         self._failures = 0
@@ -121,11 +121,11 @@ class TunerLoop(Loop):
         state: TunerState,
         status: SpeculationTunerStatus,
         objects: SelectedObjects,
-        now_s: float,
+        document: DepthDocument | None,
     ) -> float:
         """Seconds after which the status should be written; infinity: it says nothing new."""
-        self._world.telemetry.reported(self.key, status, now_s)
-        self._world.telemetry.pods(self.key, (pod.name for pod in objects.leaders))
+        now_s = self._world.clock.now_s()
+        self._reporter.show(status, objects, document=document, tuner=state.tuner, now_s=now_s)
         self._state, wait_s, events = await self._performer.report(state, status, objects, now_s)
         await self._reporter.emit(events, objects)
         return wait_s

@@ -3,6 +3,7 @@
 It asks the same policy that decides, over the same state, so it cannot tell another story.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, expm1, log1p, sqrt
 from typing import Final
@@ -18,7 +19,7 @@ from fathom.tuning.checks.orders import unwritten
 from fathom.tuning.cohort_decision import whom
 from fathom.tuning.context import Situation, clamped
 from fathom.tuning.estimate.acceptance_by_position import Survival
-from fathom.tuning.fixed_depth import HOW_TO_TRY, FixedDepth
+from fathom.tuning.fixed_depth import HOW_TO_TRY, HOW_TO_TRY_ELSEWHERE, FixedDepth
 from fathom.tuning.interface import Settings
 from fathom.tuning.learned_state import Cohort, TuningState
 from fathom.tuning.policy.option import DepthOption
@@ -59,7 +60,8 @@ class PositionExplanation:
     position: int
     acceptance: float
     """P(accepted | all before it were)."""
-    error: float
+    error: float | None
+    """One standard error; None: it is not known."""
     survival: float
     """P(this and all before it accepted)."""
     acceptance_length: float
@@ -99,6 +101,7 @@ def explain(
     *,
     pods: int | None = None,
     live: bool = True,
+    started_elsewhere: bool = False,
 ) -> Explanation:
     """Explain a state.
 
@@ -109,6 +112,7 @@ def explain(
         now_s: Unix seconds; what was measured long ago is less certain.
         pods: how many are ready; None: as many as were measured.
         live: whether depth is.
+        started_elsewhere: whether Fathom did not start these pods.
     """
     tokens = clamped(settings.tokens, settings)
     if not live:
@@ -127,7 +131,8 @@ def explain(
             nothing="Nothing was measured yet: that needs traffic and readable metrics.",
         )
     if not live:
-        return _of_fixed_depth(given, tokens)
+        how = HOW_TO_TRY_ELSEWHERE if started_elsewhere else HOW_TO_TRY
+        return _of_fixed_depth(given, tokens, how)
     rivals = {each.bucket: each for each in given.policy.nearest_rivals()}
     due = {each.bucket for each in given.policy.moves()}
     return Explanation(
@@ -155,7 +160,7 @@ def _of_cohort(cohort: Cohort, settings: Settings, generation: int, now_s: float
     return explain(cohort.state, settings, document, now_s, pods=len(cohort.pods))
 
 
-def _of_fixed_depth(given: Situation, tokens: int) -> Explanation:
+def _of_fixed_depth(given: Situation, tokens: int, how_to_try: str) -> Explanation:
     """Only what was measured, and nothing that anybody would do about it."""
     known = FixedDepth.of(given)
     buckets = []
@@ -172,7 +177,7 @@ def _of_fixed_depth(given: Situation, tokens: int) -> Explanation:
         tokens=tokens,
         buckets=tuple(buckets),
         positions=tuple(each for each in _positions(given)[:tokens] if each.measured),
-        next_step=f"Nothing by itself. {HOW_TO_TRY}",
+        next_step=f"Nothing by itself. {how_to_try}",
         alarms=tuple(each.alarm() for each in given.state.watches if each.raised_at_s),
     )
 
@@ -257,6 +262,27 @@ def _positions(given: Situation) -> tuple[PositionExplanation, ...]:
             )
         )
     return tuple(found)
+
+
+def positions_of(survival: Sequence[float]) -> tuple[PositionExplanation, ...]:
+    """Draft positions of which one window alone is known.
+
+    Args:
+        survival: by position, the share of drafts that were accepted up to it.
+    """
+    before = (1.0, *survival)
+    return tuple(
+        PositionExplanation(
+            position=i,
+            acceptance=each / before[i - 1],
+            error=None,
+            survival=each,
+            acceptance_length=1 + sum(survival[:i]),
+            measured=True,
+        )
+        for i, each in enumerate(survival, start=1)
+        if before[i - 1] > 0
+    )
 
 
 def _doubts(given: Situation) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from typing import Final
 from fathom.api.choices import AdaptiveVerification, Objective, Switch, TuningMode
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculationSpec, TuningGoals
-from fathom.engine.depth import DepthDocument
+from fathom.api.tuner import Level, SpeculationTunerSpec, SpeculationTunerStatus
+from fathom.engine.depth import DepthDocument, flat, nearest_depth
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.measured import Measured
@@ -25,6 +26,8 @@ __all__ = [
 ]
 _PERCENT: Final = 100
 _MILLISECONDS_PER_SECOND: Final = 1000
+MOST_REQUESTS: Final = 256
+"""Where nothing tells how many requests an engine takes at a time: vLLM's own least."""
 STALE_WINDOWS: Final = 3.0
 """Age beyond which a sample says nothing of the present, …"""
 STALE_S: Final = 90.0
@@ -249,3 +252,68 @@ def settings_with(
         named=None if named is None else frozenset(named),
         drafts_are_cut=drafts_are_cut,
     )
+
+
+def settings_of_tuner(
+    spec: SpeculationTunerSpec,
+    *,
+    tokens: int,
+    named: frozenset[int] | None,
+    deepest: int,
+    max_batch: int,
+) -> Settings:
+    """The same of a SpeculationTuner, within what its engines have.
+
+    Args:
+        spec: what the user wrote.
+        tokens: the user's own depth: as written, or as the engines were started with.
+        named: the depths that the engines have; None: it is not known.
+        deepest: the largest depth that they draft, where that is all that is known.
+        max_batch: the engines' `--max-num-seqs`.
+    """
+    most = spec.max_tokens or max(named or {deepest})
+    if named:
+        allowed = [each for each in sorted(named) if spec.min_tokens <= each <= most]
+        tokens = nearest_depth(tokens, allowed or sorted(named))
+    return settings_with(
+        spec.tuning,
+        tokens=tokens,
+        min_tokens=min(spec.min_tokens, tokens),
+        max_tokens=max(most, tokens),
+        max_batch=max_batch,
+        named=named,
+    )
+
+
+def settings_reported(
+    spec: SpeculationTunerSpec, status: SpeculationTunerStatus, state: TuningState, tokens: int
+) -> Settings:
+    """The same, as far as the status tells.
+
+    Args:
+        spec: what the user wrote.
+        status: with the engines that are judged.
+        state: what was learned of them.
+        tokens: the user's own depth, as it is reported.
+    """
+    judged = status.engines[:1]
+    alike = [each for each in status.engines if each.level is Level.LIVE] or judged
+    own = [_depths(each.depths) for each in alike if each.depths]
+    batches = (cell.batch_le for cell in state.step_times.cells)
+    most = next((each.max_num_seqs for each in judged), None)
+    return settings_of_tuner(
+        spec,
+        tokens=tokens,
+        named=frozenset.intersection(*own) if own else None,
+        deepest=max(tokens, len(status.measured.survival)),
+        max_batch=most or max(batches, default=MOST_REQUESTS),
+    )
+
+
+def _depths(listed: str) -> frozenset[int]:
+    return frozenset(int(each) for each in listed.split(",") if each.isdecimal())
+
+
+def as_started(settings: Settings) -> DepthDocument:
+    """What stands for a depth document where none was written: the engines run as started."""
+    return DepthDocument(generation=0, schedule=flat(settings.tokens, settings.max_batch))

@@ -6,9 +6,10 @@ import pytest
 
 from fathom.api.choices import Objective, TuningMode
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.cli.cluster import LiveResource
 from fathom.cli.explain import advice_lines
+from fathom.cluster.kinds import ObjectKey
 from fathom.measurement.deltas import pooled_cells
+from fathom.page.subject import Subject
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write
 from fathom.tuning.estimate.step_filter import updated
 from fathom.tuning.estimate.step_time import StepTimes
@@ -89,10 +90,14 @@ def test_without_traffic_there_is_nothing_to_advise() -> None:
 
 def lines(fleet: Fleet, **changes: object) -> list[str]:
     status = SpeculativeDeploymentStatus.model_validate({"engine": {"actuation": "Live"}})
-    live = LiveResource(
-        resource=resource(changes), status=status, document=fleet.document, state=fleet.state
+    live = Subject(
+        key=ObjectKey("llm", "kimi"),
+        resource=resource(changes),
+        status=status,
+        document=fleet.document,
+        state=fleet.state,
     )
-    return list(advice_lines(resource(changes), live, fleet.now_s))
+    return list(advice_lines(live, fleet.now_s))
 
 
 def test_in_words() -> None:

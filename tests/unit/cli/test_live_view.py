@@ -3,8 +3,9 @@
 import pytest
 
 from fathom.api.status import EngineStatus, SpeculativeDeploymentStatus
-from fathom.cli.cluster import LiveResource
 from fathom.cli.explain import live_view
+from fathom.cluster.kinds import ObjectKey
+from fathom.page.subject import Subject
 from fathom.tuning.learned_state import TuningState
 from manifest_samples import resource
 from unit.cli.test_explain import NOW_S, shown
@@ -14,13 +15,14 @@ NOT_LIVE = {"engine.image": "ghcr.io/llm-d/llm-d-cuda:v0.32.0"}
 
 def told(engine: EngineStatus) -> str:
     sd = resource(NOT_LIVE)
-    live = LiveResource(
+    live = Subject(
+        key=ObjectKey("llm", "kimi"),
         resource=sd,
         status=SpeculativeDeploymentStatus(engine=engine),
         document=None,
         state=TuningState(),
     )
-    return "\n".join(shown(part, width=300) for part in live_view(sd, live, NOW_S))
+    return "\n".join(shown(part, width=300) for part in live_view(live, NOW_S))
 
 
 @pytest.mark.parametrize(

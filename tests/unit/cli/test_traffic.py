@@ -25,7 +25,6 @@ from fathom.adapters.completions import (
 )
 from fathom.adapters.http import http_session
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
-from fathom.cli.cluster import LiveResource
 from fathom.cli.main import app
 from fathom.cli.traffic import (
     line_of,
@@ -35,6 +34,7 @@ from fathom.cli.traffic import (
     summary_in_words,
 )
 from fathom.cluster.kinds import ObjectKey
+from fathom.page.subject import Subject
 from fathom.quality.comparison import Unanswered
 from fathom.tuning.learned_state import TuningState
 from manifest_samples import resource
@@ -202,7 +202,7 @@ async def test_what_is_no_answer_is_a_sentence(path: str, answer: Handler, why: 
     assert "SECRET" not in found.sentence
 
 
-def live(ready: str, changes: dict[str, Any] | None = None) -> LiveResource:
+def live(ready: str, changes: dict[str, Any] | None = None) -> Subject:
     condition = Condition(
         type="Ready",
         status=ready or "True",
@@ -210,7 +210,8 @@ def live(ready: str, changes: dict[str, Any] | None = None) -> LiveResource:
         message="0 of 1 are up.",
         last_transition_time="2026-01-01T00:00:00Z",
     )
-    return LiveResource(
+    return Subject(
+        key=ObjectKey("llm", "kimi"),
         resource=resource(changes),
         status=SpeculativeDeploymentStatus(conditions=(condition,) if ready else ()),
         document=None,
@@ -231,7 +232,7 @@ def live(ready: str, changes: dict[str, Any] | None = None) -> LiveResource:
     ],
 )
 def test_what_is_not_ready_gets_nothing(
-    found: LiveResource | None, why: str, capsys: pytest.CaptureFixture[str]
+    found: Subject | None, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(typer.Exit) as ended:
         model_of(KEY, found)

@@ -266,7 +266,7 @@ def test_a_name_may_have_its_kind_before_it(typed: str, asked: Asked) -> None:
 
 @pytest.mark.parametrize("typed", ["pod/qwen", "tuner/", "/qwen"])
 def test_what_is_of_neither_kind_is_refused(typed: str) -> None:
-    with pytest.raises(typer.BadParameter, match="neither a SpeculativeDeployment nor"):
+    with pytest.raises(typer.BadParameter, match="and no SpeculationTuner"):
         asked_for(typed)
 
 

@@ -10,7 +10,7 @@ from support.pages import REPOSITORY
 
 OPERATOR = REPOSITORY / "operator"
 SOURCES = sorted(OPERATOR.rglob("*.py"))
-MOST_FILES = 306
+MOST_FILES = 308
 """290, and those of the second kind of resource: docs/design/0069 and 0071."""
 MOST_LINES = 350
 OF_NUMBERS_IN_A_ROW = frozenset({"CellCounts", "StepCounts", "DraftTally"})

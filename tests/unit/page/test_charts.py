@@ -1,8 +1,8 @@
 from dataclasses import replace
 from math import nan
 
-from fathom.page.history import HistoryPoint, charts_of
-from fathom.page.resource_view import panels_of
+from fathom.page.charts import charts_of, panels_of
+from fathom.page.history import HistoryPoint
 
 
 def point(at_s: float, depths: list[int], speed: float = 800.0) -> HistoryPoint:

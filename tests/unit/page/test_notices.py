@@ -3,7 +3,7 @@
 from fathom.api.conditions import AlarmKind, ConditionType
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.page.history import KEPT_S
-from fathom.page.subject import Health, Notice, notices_in
+from fathom.page.overview import Health, Notice, notices_in
 from fathom.times import rfc3339
 from support.page_subjects import condition
 from unit.tuning.plant import START_S

@@ -4,8 +4,8 @@ from fathom.api.conditions import AlarmKind, ConditionType, title_of
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.health import UNWATCHED_S, Headline
+from fathom.page.overview import MOST_ROWS, Health, health_in, overview_of
 from fathom.page.rendering import overview_page
-from fathom.page.subject import MOST_ROWS, Health, health_in, overview_of
 from fathom.times import rfc3339
 from support.page_subjects import condition, lived, troubled
 from support.work import work_of

@@ -11,6 +11,7 @@ import pytest
 
 from fathom.cluster.kinds import ObjectKey
 from fathom.page.history import MOST_POINTS
+from fathom.page.overview import overview_of
 from fathom.page.rendering import (
     message_looks,
     message_page,
@@ -21,7 +22,6 @@ from fathom.page.rendering import (
     resource_page,
 )
 from fathom.page.resource_view import resource_view
-from fathom.page.subject import overview_of
 from support.page_states import bench
 from support.page_subjects import HOSTILE, hostile, lived, troubled
 
