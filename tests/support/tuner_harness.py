@@ -15,6 +15,7 @@ from fathom.engine.report import EngineReport
 from fathom.fetch.state import FetchProgram
 from fathom.measurement.counters import PodCounters, Unread
 from fathom.model_facts import ModelFacts, ModelRef
+from fathom.runtime.caches import ShownResources
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.ports import World
 from fathom.runtime.telemetry import Telemetry
@@ -81,6 +82,7 @@ class TunerHarness:
 
     def restart(self) -> TunerLoop:
         """A new operator: all that the old one held in memory is gone."""
+        self.shown = ShownResources()
         self.loop = self.loop_of(KEY)
         return self.loop
 
@@ -111,6 +113,7 @@ class TunerHarness:
             program=FetchProgram({"fathom_fetch/__init__.py": "one = 1\n"}, "cccccccccc"),
             identity="operator-0",
             telemetry=Telemetry(),
+            shown=self.shown,
         )
         return TunerLoop(key, world)
 

@@ -148,7 +148,9 @@ def _pods(pods: str, found: Explanation) -> PodsPart:
         nothing=found.nothing,
         buckets=tuple(buckets),
         positions=tuple(
-            PositionPart.model_validate(each, from_attributes=True) for each in found.positions
+            PositionPart.model_validate(each, from_attributes=True)
+            for each in found.positions
+            if each.error is not None  # else `survival` has it
         ),
         unsure_of=found.doubts,
         next_step=found.next_step,

@@ -1,5 +1,6 @@
 """What `top` and `status` show of SpeculationTuners: statuses that the real loop has written."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ import typer
 from fathom.adapters.ports import KubeError
 from fathom.api.tuner import Level
 from fathom.cli.arguments import Asked, asked_for, bare_name, offered
-from fathom.cli.cluster import AnyReported, read_all, read_reported
+from fathom.cli.cluster import AnyReported, read_all, read_reported, read_subject
+from fathom.cli.explain import attention, live_view
+from fathom.cli.explanation_document import ExplanationReport, explanation_report
 from fathom.cli.history import read_past
 from fathom.cli.options import first_of, left_out
 from fathom.cli.status import list_view, status_report, status_view
@@ -22,9 +25,10 @@ from fathom.cluster.kinds import (
 )
 from fathom.health import UNWATCHED_S
 from fathom.measurement.counters import Unread
+from fathom.page.subject import explanation_of
 from manifest_samples import manifest
 from support.fake_kube import FakeKube
-from support.tuner_harness import KEY, TunerHarness
+from support.tuner_harness import KEY, LIVE, MAX_BATCH, TunerHarness
 from unit.cli.test_explain import shown
 
 AUTO = {"tuning": {"mode": "Auto", "windowSeconds": 10}}
@@ -334,6 +338,92 @@ def test_a_tuner_is_completed_by_its_name_where_that_means_it(
     incomplete: str, words: list[str]
 ) -> None:
     assert offered(["kimi", "qwen"], ["llama", "qwen"], incomplete) == words
+
+
+# -- explain
+
+
+async def explained(scene: TunerHarness) -> tuple[str, ExplanationReport]:
+    """What it prints, and its document."""
+    subject = await read_subject(scene.kube, KEY)
+    assert subject is not None
+    now_s = scene.clock.at_s
+    found = explanation_of(subject, now_s)
+    parts = "\n".join(shown(part, width=300) for part in live_view(subject, now_s))
+    return parts, explanation_report(subject, found, attention(subject.reported))
+
+
+async def test_at_level_metrics_it_explains_acceptance_and_break_evens_and_nothing_else() -> None:
+    scene = harness(plugin=False)
+    await scene.run_for(300)
+    text, report = await explained(scene)
+
+    assert text.startswith("SpeculationTuner qwen: mode Advise, objective Throughput, tokens not")
+    assert text.count("the engine runs without Fathom's plugin") == 2  # now, and as decided
+    assert "Acceptance by position" in text
+    assert "│ 2     │" in text.split("Break-even of a decode step")[1]
+    assert "Tokens per second by batch" not in text
+    # One window alone has no error.
+    assert "±" not in text
+    assert (report.level, report.tokens) == (Level.METRICS, None)
+    (pods,) = report.tuned
+    assert (pods.buckets, pods.positions, pods.next_step) == ((), (), "")
+    measured = [float(each) for each in scene.status["measured"]["survival"]]
+    assert [*report.survival] == measured
+    assert [each.depth for each in report.break_even] == [2, 1]
+
+
+async def test_without_a_window_nothing_is_explained() -> None:
+    scene = harness(plugin=False)
+    scene.concurrency = 0
+    await scene.tick()
+    text, report = await explained(scene)
+
+    assert "Acceptance by position" not in text
+    assert "Break-even" not in text
+    assert (report.tuned, report.survival, report.break_even) == ((), (), ())
+
+
+async def test_engines_that_only_count_are_explained_at_the_depth_that_runs() -> None:
+    scene = TunerHarness(pods=0)
+    scene.start("qwen-0", report=replace(LIVE, depths=(3,), schedule=(), runner="V1"))
+    scene.engines["qwen-0"].live, scene.concurrency = False, 6
+    await scene.run_for(300)
+    text, report = await explained(scene)
+
+    assert "it is not live; a step takes" in text
+    # Its depth is not the spec's.
+    assert "spec.speculation" not in text
+    assert "start a pod with another num_speculative_tokens" in text
+    assert (report.level, report.tokens) == (Level.COUNTED, 3)
+
+
+async def test_advice_is_explained_over_the_depth_that_the_engines_were_started_with() -> None:
+    scene = harness()
+    await scene.run_for(300)
+    text, report = await explained(scene)
+
+    assert "tokens 3 within 1 to 7" in text
+    assert "Depth in force 3 at batch 1-16 (as the engines were started)" in text
+    assert "Tokens per second by batch and depth, over depth 3" in text
+    assert scene.document is None
+    (pods,) = report.tuned
+    assert [each.depth for each in pods.buckets[0].worths] == [1, 3, 5, 7]
+
+
+async def test_what_the_operator_tunes_by_is_what_is_explained() -> None:
+    scene = harness({"tuning": {"mode": "Auto", "windowSeconds": 10}, "maxTokens": 5})
+    await scene.run_for(300)
+    text, _ = await explained(scene)
+    subject = await read_subject(scene.kube, KEY)
+
+    assert subject is not None
+    assert subject.document == scene.document
+    assert subject.tuned.settings is not None
+    # As the loop itself has them of the pods.
+    assert subject.tuned.settings.depths == (1, 3, 5)
+    assert subject.tuned.settings.max_batch == MAX_BATCH
+    assert f"(generation {scene.document.generation if scene.document else 0})" in text
 
 
 # -- history

@@ -27,6 +27,8 @@ from fathom.runtime.tenure import Leader, ip_address_of
 from manifest_samples import manifest
 from support.loop_harness import ManualClock
 from support.page_subjects import EAGER, lived
+from support.tuner_harness import KEY as TUNER
+from support.tuner_harness import TunerHarness
 from unit.runtime.test_main import free_ports
 
 SUBJECT, NOW_S = lived()
@@ -57,6 +59,21 @@ class Site:
             uid=uid, manifest=manifest(EAGER), status=status, document=document, state=SUBJECT.state
         )
         self.shown.saw(key, reported, self.clock.now_s())
+
+    async def saw_tuner(self) -> None:
+        """A SpeculationTuner with two pods."""
+        scene = TunerHarness()
+        await scene.tick()
+        subject = scene.shown.subject(TUNER)
+        resource = scene.resource
+        reported = PassReport(
+            uid="2",
+            manifest={each: resource[each] for each in ("apiVersion", "kind", "metadata", "spec")},
+            status=subject.reported,
+            document=subject.document,
+            state=subject.state,
+        )
+        self.shown.saw(TUNER, reported, self.clock.now_s())
 
 
 @asynccontextmanager
@@ -376,3 +393,37 @@ async def test_it_listens_where_it_was_told(host: str, *, everywhere: bool) -> N
         else:
             writer.close()
             assert everywhere
+
+
+async def test_two_kinds_may_have_one_name_and_each_has_its_page() -> None:
+    async with served() as site:
+        await site.saw_tuner()
+        tuner, report = [
+            await site.get(f"/{each}/llm/{TUNER.name}") for each in ("tuners", "tuner-reports")
+        ]
+        missing = await site.get(f"/resources/llm/{TUNER.name}")
+        site.saw(ObjectKey("llm", TUNER.name))
+        deployment = await site.get(f"/resources/llm/{TUNER.name}")
+        _, listed = await site.get("/")
+
+    assert tuner[0] == report[0] == deployment[0] == 200
+    assert "Pods readable" in tuner[1]
+    assert "Replicas ready" in deployment[1]
+    assert missing[0] == 404
+    assert f"This operator manages no SpeculativeDeployment llm/{TUNER.name}." in missing[1]
+    assert f'href="/tuners/llm/{TUNER.name}"' in listed
+
+
+async def test_a_tuner_that_is_not_there_is_not_found() -> None:
+    async with served() as site:
+        status, page = await site.get("/tuners/llm/none")
+    assert status == 404
+    assert "This operator manages no SpeculationTuner llm/none." in page
+
+
+async def test_one_that_stands_by_has_the_leaders_page_of_a_tuner() -> None:
+    async with pair() as (leader, standby):
+        await leader.saw_tuner()
+        status, page = await standby.get(f"/tuners/llm/{TUNER.name}")
+    assert status == 200
+    assert "Pods readable" in page
