@@ -157,7 +157,7 @@ async def read_resource(kube: KubePort, key: ObjectKey) -> Subject | None:
 
 
 AnyReported = Reported[ReportedStatus]
-"""Of either kind."""
+"""One of either kind."""
 
 
 @dataclass(frozen=True, slots=True)

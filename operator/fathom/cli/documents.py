@@ -36,7 +36,7 @@ ResourceKind = Literal["SpeculativeDeployment", "SpeculationTuner"]
 
 
 def resource_kind(kind: Kind) -> ResourceKind:
-    """Of which kind a resource is."""
+    """A kind as documents name it."""
     return "SpeculationTuner" if kind == SPECULATION_TUNER else "SpeculativeDeployment"
 
 

@@ -77,8 +77,7 @@ class ExplanationReport(Document):
     name: str
     resource_kind: ResourceKind
     level: Level | None
-    """Of a SpeculationTuner: what can be done with its engines; null: it is not known, or is none.
-    """
+    """What can be done with the engines of a SpeculationTuner; null: not known, or it is none."""
     mode: TuningMode
     tokens: int | None
     """The user's own depth; null: of a SpeculationTuner, where it is not known."""
@@ -87,7 +86,7 @@ class ExplanationReport(Document):
     attention: tuple[str, ...]
     decisions: tuple[Happened, ...]
     survival: tuple[float, ...]
-    """Of a SpeculationTuner at level Metrics: P(this and all before it accepted), by position."""
+    """P(this and all before it accepted), by position, where the level is Metrics."""
     break_even: tuple[BreakEvenPart, ...]
     """For decode steps alone, from acceptance."""
 

@@ -63,8 +63,7 @@ class TopRow(Part):
     ready: str | None
     """Ready and wanted replicas, such as 2/2; of a SpeculationTuner readable pods and all."""
     level: Level | None
-    """Of a SpeculationTuner: what can be done with its engines; null: it is not known, or is none.
-    """
+    """What can be done with the engines of a SpeculationTuner; null: not known, or it is none."""
     schedule: tuple[DepthOfBatches, ...] | None
     acceptance_length: float | None
     tokens_per_second: int | None

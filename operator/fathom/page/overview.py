@@ -190,7 +190,7 @@ class OverviewRow:
     place: str
     """Where its own page is."""
     engines: str
-    """Of a SpeculationTuner: how far its engines can be tuned; empty: it is none."""
+    """How far the engines of a SpeculationTuner can be tuned; empty: it is none."""
     health: Health
     ready: str
     depth: str

@@ -89,7 +89,7 @@ class ResourceView:
     """All that one page shows."""
 
     kind: str = ""
-    """Of the resource, where that is none of the kind that owns its pods."""
+    """The kind of the resource; empty: it owns its pods."""
     place: str = "resources"
     """Where a page that is served is."""
     namespace: str

@@ -1,9 +1,10 @@
 """What a page or an explanation is about: one resource, as it is known at one moment. Pure."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
@@ -28,7 +29,7 @@ from fathom.resource import (
     parse_tuner,
     why_not_live,
 )
-from fathom.tuning.explanation import Explanation, PositionExplanation, explain, positions_of
+from fathom.tuning.explanation import Explanation, PositionExplanation, explain
 from fathom.tuning.interface import Settings, as_started, settings_from, settings_reported
 from fathom.tuning.learned_state import TuningState
 from fathom.tuning.surface import SurfaceRow, surface
@@ -231,7 +232,7 @@ class TunerSubject(AnySubject):
 
     def positions(self) -> tuple[PositionExplanation, ...]:
         alone = self.status.level is Level.METRICS
-        return positions_of(tuple(map(float, self.status.measured.survival))) if alone else ()
+        return _positions(tuple(map(float, self.status.measured.survival))) if alone else ()
 
     def facts(self) -> Iterator[Fact]:
         status, tokens = self.status, self.tuned.tokens
@@ -249,6 +250,24 @@ _ACCEPTANCE_ALONE: Final = (
 
 _NO_STATUS: Final = SpeculativeDeploymentStatus()
 _NO_TUNER_STATUS: Final = SpeculationTunerStatus()
+
+
+def _positions(survival: Sequence[float]) -> tuple[PositionExplanation, ...]:
+    """Draft positions of which one window alone is known: the share of drafts that got so far."""
+    found = []
+    for i, (before, each) in enumerate(pairwise((1.0, *survival)), start=1):
+        if before > 0:
+            found.append(
+                PositionExplanation(
+                    position=i,
+                    acceptance=each / before,
+                    error=None,
+                    survival=each,
+                    acceptance_length=1 + sum(survival[:i]),
+                    measured=True,
+                )
+            )
+    return tuple(found)
 
 
 def subject_in(
@@ -310,8 +329,7 @@ def explanation_of(subject: AnySubject, now_s: float) -> Explanation | None:
 
 def explained(subject: AnySubject, now_s: float) -> tuple[Explanation, tuple[SurfaceRow, ...]]:
     """The same, and the surface: where depth is not live, only what was measured."""
-    tuned = subject.tuned
-    explanation = explanation_of(subject, now_s)
+    tuned, explanation = subject.tuned, explanation_of(subject, now_s)
     if explanation is None:
         return Explanation(tokens=tuned.tokens or 0, nothing=tuned.nothing), ()
     if explanation.nothing or tuned.settings is None:

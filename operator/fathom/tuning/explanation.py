@@ -3,7 +3,6 @@
 It asks the same policy that decides, over the same state, so it cannot tell another story.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, expm1, log1p, sqrt
 from typing import Final
@@ -131,8 +130,7 @@ def explain(
             nothing="Nothing was measured yet: that needs traffic and readable metrics.",
         )
     if not live:
-        how = HOW_TO_TRY_ELSEWHERE if started_elsewhere else HOW_TO_TRY
-        return _of_fixed_depth(given, tokens, how)
+        return _of_fixed_depth(given, tokens, started_elsewhere=started_elsewhere)
     rivals = {each.bucket: each for each in given.policy.nearest_rivals()}
     due = {each.bucket for each in given.policy.moves()}
     return Explanation(
@@ -160,7 +158,7 @@ def _of_cohort(cohort: Cohort, settings: Settings, generation: int, now_s: float
     return explain(cohort.state, settings, document, now_s, pods=len(cohort.pods))
 
 
-def _of_fixed_depth(given: Situation, tokens: int, how_to_try: str) -> Explanation:
+def _of_fixed_depth(given: Situation, tokens: int, *, started_elsewhere: bool) -> Explanation:
     """Only what was measured, and nothing that anybody would do about it."""
     known = FixedDepth.of(given)
     buckets = []
@@ -177,7 +175,7 @@ def _of_fixed_depth(given: Situation, tokens: int, how_to_try: str) -> Explanati
         tokens=tokens,
         buckets=tuple(buckets),
         positions=tuple(each for each in _positions(given)[:tokens] if each.measured),
-        next_step=f"Nothing by itself. {how_to_try}",
+        next_step=f"Nothing by itself. {HOW_TO_TRY_ELSEWHERE if started_elsewhere else HOW_TO_TRY}",
         alarms=tuple(each.alarm() for each in given.state.watches if each.raised_at_s),
     )
 
@@ -262,27 +260,6 @@ def _positions(given: Situation) -> tuple[PositionExplanation, ...]:
             )
         )
     return tuple(found)
-
-
-def positions_of(survival: Sequence[float]) -> tuple[PositionExplanation, ...]:
-    """Draft positions of which one window alone is known.
-
-    Args:
-        survival: by position, the share of drafts that were accepted up to it.
-    """
-    before = (1.0, *survival)
-    return tuple(
-        PositionExplanation(
-            position=i,
-            acceptance=each / before[i - 1],
-            error=None,
-            survival=each,
-            acceptance_length=1 + sum(survival[:i]),
-            measured=True,
-        )
-        for i, each in enumerate(survival, start=1)
-        if before[i - 1] > 0
-    )
 
 
 def _doubts(given: Situation) -> tuple[str, ...]:

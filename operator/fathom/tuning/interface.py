@@ -27,7 +27,7 @@ __all__ = [
 _PERCENT: Final = 100
 _MILLISECONDS_PER_SECOND: Final = 1000
 MOST_REQUESTS: Final = 256
-"""Where nothing tells how many requests an engine takes at a time: vLLM's own least."""
+"""Where it is not known how many requests an engine takes at a time: vLLM's own least."""
 STALE_WINDOWS: Final = 3.0
 """Age beyond which a sample says nothing of the present, …"""
 STALE_S: Final = 90.0
