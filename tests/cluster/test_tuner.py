@@ -1,12 +1,14 @@
 """A SpeculationTuner beside pods of somebody else, on a real API server: attach, watch, detach."""
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+import jsonschema
 import pytest
 import yaml
 from kubernetes.aio.client.exceptions import ApiException
@@ -24,6 +26,7 @@ from support.waiting import guarded, until
 
 pytestmark = pytest.mark.cluster
 
+SCHEMAS: Final = Path(__file__).parents[2] / "docs" / "schemas"
 FATHOM: Final = str(Path(sys.executable).with_name("fathom"))
 CEL_SINCE: Final = (1, 25)
 STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -156,6 +159,41 @@ async def printed(namespace: TestNamespace, what: str) -> Object:
     return found
 
 
+async def seen_by_commands(namespace: TestNamespace, *, level: str) -> None:
+    """What people see of a well tuner that gets no requests, and that documents hold the same."""
+    code, out, err = await fathom(namespace, "top")
+    assert (code, err) == (0, "")
+    header, row = (line.split() for line in out.splitlines())
+    assert (header[:3], row[:3]) == (["NAME", "READY", "LEVEL"], ["tuner/qwen", "1/1", level])
+
+    code, listed, err = await fathom(namespace, "status")
+    assert (code, err) == (0, "")
+    assert listed.startswith(f"✔ SpeculationTuner {namespace.name}/qwen is well.")
+    # No SpeculativeDeployment has that name.
+    for typed in ("tuner/qwen", "qwen"):
+        code, out, err = await fathom(namespace, "status", typed)
+        assert (code, err) == (0, "")
+        assert out.startswith(f"SpeculationTuner {namespace.name}/qwen is well.")
+        assert f"1/1 readable, level {level}" in out
+        assert "· traffic" in out
+
+    code, out, err = await fathom(namespace, "explain", "tuner/qwen")
+    assert (code, err) == (0, "")
+    assert out.startswith("SpeculationTuner qwen: mode Advise, objective Throughput, tokens ")
+    code, out, err = await fathom(namespace, "history", "tuner/qwen")
+    assert (code, err) == (0, "")
+    assert out  # without requests nothing may have been decided yet
+
+    for words in (("top",), *((each, "tuner/qwen") for each in ("status", "explain", "history"))):
+        code, out, err = await fathom(namespace, *words, "-o", "json")
+        assert (code, err) == (0, ""), words
+        document = json.loads(out)
+        schema = json.loads((SCHEMAS / f"{document['kind']}.json").read_text(encoding="utf-8"))
+        jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
+        of_one = document if "resourceKind" in document else document["items"][0]
+        assert (of_one["resourceKind"], of_one["name"]) == ("SpeculationTuner", "qwen")
+
+
 async def test_from_a_stock_deployment_to_live_depth_and_back(
     namespace: TestNamespace, tuner: Tuner, operator: Operator, tmp_path: Path
 ) -> None:
@@ -177,6 +215,7 @@ async def test_from_a_stock_deployment_to_live_depth_and_back(
     columns = await kubectl(namespace, tmp_path, "get", "spectuner")
     assert columns.splitlines()[0].split()[:3] == ["NAME", "PODS", "LEVEL"]
     assert columns.splitlines()[1].split()[:3] == ["qwen", "1/1", "Metrics"]
+    await seen_by_commands(namespace, level="Metrics")
 
     # One restart.
     await namespace.create(await printed(namespace, "plugin"))
@@ -191,6 +230,7 @@ async def test_from_a_stock_deployment_to_live_depth_and_back(
     code, out, _ = await fathom(namespace, "attach", "deployment/qwen", "--check")
     assert (code, out.count(": Live")) == (0, 1)
     assert await namespace.get("ConfigMap", "qwen-tuner-depth") is None
+    await seen_by_commands(namespace, level="Live")
 
     before = [pod["metadata"]["uid"] for pod in await namespace.all_of("Pod")]
     await tuner.edit({"tuning": {"mode": "Auto"}})
