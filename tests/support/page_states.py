@@ -1,6 +1,8 @@
 """Every state that the page can be in, as HTML: for tests of its layout, and for people's eyes."""
 
+import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,10 +14,13 @@ from fathom.measurement.bench_result import AcceptanceLength, BenchRow, DepthBen
 from fathom.page.overview import overview_of
 from fathom.page.rendering import message_page, overview_page, resource_page
 from fathom.page.resource_view import resource_view
+from fathom.page.subject import AnySubject
 from fathom.replay.command import recorded_page
 from fathom.times import rfc3339, unix_seconds
 from support.loop_harness import KEY
 from support.page_lives import one_of_many, seen, states
+from support.tuner_harness import KEY as TUNER
+from support.tuner_harness import TunerHarness
 from unit.replay.recorded import record, write
 from unit.tuning.plant import EASY, START_S, Fleet
 
@@ -80,6 +85,23 @@ def bench() -> DepthBench:
     )  # fmt: skip
 
 
+async def _stock_tuner() -> tuple[AnySubject, float]:
+    scene = TunerHarness(pods=0)
+    for number in range(2):
+        scene.start(f"qwen-{number}", plugin=False)
+    scene.concurrency = 6
+    await scene.run_for(600)
+    return scene.shown.subject(TUNER), scene.clock.at_s
+
+
+@cache
+def stock_tuner() -> tuple[AnySubject, float]:
+    """A SpeculationTuner whose engines run without the plugin, and the moment (Unix seconds)."""
+    # In a thread of its own: whoever asks may have a running event loop.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(_stock_tuner())).result()
+
+
 def page_states(folder: Path) -> dict[str, str]:
     """HTML by state.
 
@@ -93,8 +115,12 @@ def page_states(folder: Path) -> dict[str, str]:
         state: resource_page(resource_view(found.subject, found.now_s), home=True)
         for state, found in ((each, seen(each)) for each in states())
     }
+    tuner, tuner_s = stock_tuner()
+    both = [(tuner.key, tuner.reported), (KEY, later(tuned.subject.status, tuner_s - tuned.now_s))]
     return {
         "list": overview_page(overview_of(*thirty()), thirty()[1]),
+        "list-of-both": overview_page(overview_of(both, tuner_s), tuner_s),
+        "tuner": resource_page(resource_view(tuner, tuner_s), home=True),
         "list-empty": overview_page(overview_of((), tuned.now_s), tuned.now_s),
         **pages,
         "report": resource_page(resource_view(reported, tuned.now_s), home=False),
