@@ -317,7 +317,7 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         Reason.NO_METRICS: "Check that the operator reaches the pods, or a Prometheus that does.",
         Reason.METRICS_REFUSED: "Correct the login of spec.metrics, as the message says.",
         Reason.STALE_METRICS: "Shorten the scrape interval, or set spec.metrics.source: Pods.",
-        Reason.PROBING_DISABLED: "To let it, set spec.speculation.tuning.probing: Enabled.",
+        Reason.PROBING_DISABLED: "To let it, set probing: Enabled below tuning in its spec.",
         Reason.ACCEPTANCE_CLIFF: "Check that the draft belongs to the target's present weights "
         "and chat template, and whether a new kind of traffic arrived that the draft was not "
         "trained for. Depth follows what is measured meanwhile.",
