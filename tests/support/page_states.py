@@ -116,7 +116,7 @@ def page_states(folder: Path) -> dict[str, str]:
         for state, found in ((each, seen(each)) for each in states())
     }
     tuner, tuner_s = stock_tuner()
-    both = [(tuner.key, tuner.reported), (KEY, later(tuned.subject.status, tuner_s - tuned.now_s))]
+    both = [(tuner.key, tuner.status), (KEY, later(tuned.subject.status, tuner_s - tuned.now_s))]
     return {
         "list": overview_page(overview_of(*thirty()), thirty()[1]),
         "list-of-both": overview_page(overview_of(both, tuner_s), tuner_s),

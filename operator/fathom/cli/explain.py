@@ -193,7 +193,7 @@ def explain_command(
         refuse_problems(key, live.problems)
     now_s = SystemClock().now_s()
     if output is not Output.TEXT:
-        found, sentences = explanation_of(live, now_s), attention(live.reported)
+        found, sentences = explanation_of(live, now_s), attention(live.status)
         typer.echo(written(explanation_report(live, found, sentences), output))
         return
     console = Console()
@@ -203,7 +203,7 @@ def explain_command(
 
 def live_view(live: AnySubject, now_s: float) -> Iterator[RenderableType]:
     """All that is shown of one resource whose spec is not refused."""
-    status = live.reported
+    status = live.status
     tuner = "SpeculationTuner " if isinstance(live, TunerSubject) else ""
     yield Text.assemble(tuner, (live.key.name, "bold"), f": {live.tuned.asked}")
     yield from (Text(line) for line in _at_present(live, now_s))
@@ -232,7 +232,7 @@ def attention(status: ReportedStatus) -> Iterator[str]:
 
 
 def _at_present(live: AnySubject, now_s: float) -> Iterator[str]:
-    status, measured = live.reported, live.reported.measured
+    status, measured = live.status, live.status.measured
     gain = f"{measured.gain_percent} %" if measured.gain_percent else "not known yet"
     if measured.at:
         yield (

@@ -104,7 +104,7 @@ def explanation_report(
     Raises:
         ValueError: its spec is refused.
     """
-    tuned, status = subject.tuned, subject.reported
+    tuned, status = subject.tuned, subject.status
     if tuned.goals is None:
         raise ValueError(tuned.nothing)
     tuner = status if isinstance(status, SpeculationTunerStatus) else SpeculationTunerStatus()

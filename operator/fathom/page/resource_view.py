@@ -152,7 +152,7 @@ def _together(found: Iterable[str]) -> str:
 
 def resource_view(subject: AnySubject, now_s: float) -> ResourceView:
     """What a page shows of a resource at a moment (Unix seconds)."""
-    status, history, tuned = subject.reported, subject.history, subject.tuned
+    status, history, tuned = subject.status, subject.history, subject.tuned
     explanation, rows = explained(subject, now_s)
     wellness = wellness_in(status, name=subject.key.name, newest=0, now_s=now_s)
     notices = (*notices_in(status, subject.key.name, now_s), *warnings_in(status))
@@ -257,7 +257,7 @@ def _of_engines(status: ReportedStatus) -> Iterator[FactGroup]:
 
 def _acceptance_facts(subject: AnySubject, now_s: float) -> Iterator[FactGroup]:
     """What is known of engines that count no batches."""
-    status = subject.reported
+    status = subject.status
     past = not is_measured_now(status, now_s)
     if positions := subject.positions():
         found = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import ConditionType, title_of
@@ -91,11 +91,18 @@ _REFUSED: Final = Tuned(nothing="Nothing is tuned: the spec is refused.")
 """Which fields, its alarm says."""
 
 
+_Resource_co = TypeVar("_Resource_co", covariant=True)
+_Status_co = TypeVar("_Status_co", bound=ReportedStatus, covariant=True)
+
+
 @dataclass(frozen=True, kw_only=True)
-class AnySubject(ABC):
+class _Subject(ABC, Generic[_Resource_co, _Status_co]):
     """One resource of either kind, as it is known at one moment."""
 
     key: ObjectKey
+    resource: _Resource_co | tuple[Problem, ...]
+    """As its user wrote it; or what is wrong with it."""
+    status: _Status_co
     document: DepthDocument | None
     """None: there is none."""
     state: TuningState
@@ -105,14 +112,9 @@ class AnySubject(ABC):
     """What `fathom bench` found last; None: nothing, or whoever asks does not look."""
 
     @property
-    @abstractmethod
-    def reported(self) -> ReportedStatus:
-        """Its status."""
-
-    @property
-    @abstractmethod
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with its spec; empty: nothing."""
+        return self.resource if isinstance(self.resource, tuple) else ()
 
     @cached_property
     @abstractmethod
@@ -128,28 +130,16 @@ class AnySubject(ABC):
         """How it is at the moment."""
 
     def _depth_facts(self) -> Iterator[Fact]:
-        depth = self.reported.depth
+        depth = self.status.depth
         since = f", since {depth.since}" if depth.since else ""
         yield Fact("Depth", depth.summary or UNKNOWN, f"drafted tokens, by batch{since}")
-        mode, _, does = self.reported.tuning.summary.partition("/")
+        mode, _, does = self.status.tuning.summary.partition("/")
         yield Fact("Tuning", mode or UNKNOWN, f"{title_of(does)} ({does})" if does else "")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject(AnySubject):
+class Subject(_Subject[SpeculativeDeployment, SpeculativeDeploymentStatus]):
     """One SpeculativeDeployment."""
-
-    resource: SpeculativeDeployment | tuple[Problem, ...]
-    """As its user wrote it; or what is wrong with it."""
-    status: SpeculativeDeploymentStatus
-
-    @property
-    def reported(self) -> SpeculativeDeploymentStatus:
-        return self.status
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        return self.resource if isinstance(self.resource, tuple) else ()
 
     @cached_property
     def tuned(self) -> Tuned:
@@ -182,20 +172,8 @@ class Subject(AnySubject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TunerSubject(AnySubject):
+class TunerSubject(_Subject[SpeculationTuner, SpeculationTunerStatus]):
     """One SpeculationTuner."""
-
-    resource: SpeculationTuner | tuple[Problem, ...]
-    """As its user wrote it; or what is wrong with it."""
-    status: SpeculationTunerStatus
-
-    @property
-    def reported(self) -> SpeculationTunerStatus:
-        return self.status
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        return self.resource if isinstance(self.resource, tuple) else ()
 
     @cached_property
     def tuned(self) -> Tuned:
@@ -250,6 +228,10 @@ _ACCEPTANCE_ALONE: Final = (
 
 _NO_STATUS: Final = SpeculativeDeploymentStatus()
 _NO_TUNER_STATUS: Final = SpeculationTunerStatus()
+
+
+AnySubject = _Subject[SpeculativeDeployment | SpeculationTuner, ReportedStatus]
+"""One of either kind."""
 
 
 def _positions(survival: Sequence[float]) -> tuple[PositionExplanation, ...]:
@@ -334,7 +316,7 @@ def explained(subject: AnySubject, now_s: float) -> tuple[Explanation, tuple[Sur
         return Explanation(tokens=tuned.tokens or 0, nothing=tuned.nothing), ()
     if explanation.nothing or tuned.settings is None:
         return explanation, ()
-    if not is_measured_now(subject.reported, now_s):
+    if not is_measured_now(subject.status, now_s):
         explanation = replace(explanation, next_step="Nothing while nothing is measured.")
     document = tuned.document if tuned.live else None
     rows = surface(subject.state, tuned.settings, document, now_s)

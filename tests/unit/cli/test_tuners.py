@@ -350,7 +350,7 @@ async def explained(scene: TunerHarness) -> tuple[str, ExplanationReport]:
     now_s = scene.clock.at_s
     found = explanation_of(subject, now_s)
     parts = "\n".join(shown(part, width=300) for part in live_view(subject, now_s))
-    return parts, explanation_report(subject, found, attention(subject.reported))
+    return parts, explanation_report(subject, found, attention(subject.status))
 
 
 async def test_at_level_metrics_it_explains_acceptance_and_break_evens_and_nothing_else() -> None:

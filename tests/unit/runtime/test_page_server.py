@@ -69,7 +69,7 @@ class Site:
         reported = PassReport(
             uid="2",
             manifest={each: resource[each] for each in ("apiVersion", "kind", "metadata", "spec")},
-            status=subject.reported,
+            status=subject.status,
             document=subject.document,
             state=subject.state,
         )
