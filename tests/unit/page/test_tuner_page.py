@@ -84,6 +84,10 @@ async def test_at_level_metrics_what_nobody_counts_is_said_to_be_unknown() -> No
 async def test_acceptance_of_the_past_is_not_shown_as_of_now() -> None:
     scene = harness(plugin=False)
     await scene.run_for(300)
+    later = resource_view(scene.shown.subject(KEY), scene.clock.at_s + 3600)
+    past = [each.title.split(",")[0].split(";")[0] for each in later.groups if each.past]
+    assert past[1:] == ["Accepted by position", "Break-even of a decode step"]
+
     for pod in scene.engines:
         scene.unreadable[pod] = Unread(pod, "no connection")
     await scene.tick()
@@ -92,8 +96,8 @@ async def test_acceptance_of_the_past_is_not_shown_as_of_now() -> None:
 
     assert view.health is Health.UNKNOWN
     assert facts_of(view)["Level"] == "–"
-    past = [each for each in view.groups if each.past]
-    assert past[0].title.startswith("Nothing is measured now. Last measured in the 10 s until")
+    (last,) = [each for each in view.groups if each.past]
+    assert last.title.startswith("Nothing is measured now. Last measured in the 10 s until")
     (notice, *_) = view.notices
     assert (notice.code, notice.health) == ("Attached/Unreachable", Health.UNKNOWN)
     assert view.explanation.nothing.startswith("Nothing is tuned: 2 pods, and nothing is known of")
