@@ -364,6 +364,21 @@ async def test_engines_that_its_host_replaces_by_stock_ones_get_no_document() ->
     assert harness.document.generation == generation
 
 
+async def test_a_host_that_brings_the_plugin_is_told_of_no_pods_that_disobeyed() -> None:
+    harness = harness_of(**STOCK)
+    harness.concurrency = 4
+    await harness.run_for(300)
+    for name in ("qwen-0", "qwen-1"):
+        harness.kube.remove(POD, "llm", name)
+        del harness.engines[name]
+        harness.start(f"{name}-live")
+    await harness.run_for(300)
+
+    assert harness.status["level"] == "Live"
+    messages = [each["message"] for each in harness.kube.all_of(EVENT)]
+    assert not [each for each in messages if "obey" in each]
+
+
 async def test_at_rest_it_writes_nothing_but_that_it_watches() -> None:
     harness = harness_of({"tuning": {"mode": "Auto"}})
     await harness.run_for(200)
