@@ -6,7 +6,7 @@ somebody asked for, in one of many forms, and not what vLLM made of it.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from fathom.api import names
@@ -53,6 +53,19 @@ class PodEvidence:
         if self.counters is None:
             raise ValueError(f"nothing was read of {self.pod.name}")
         return self.counters.report
+
+
+def with_start(counters: PodCounters, pod: ObservedPod | None) -> PodCounters:
+    """A page with the time at which its engine started, which one of several processes lacks.
+
+    production-stack's chart always sets PROMETHEUS_MULTIPROC_DIR, and without a start no acceptance
+    is found to decay. After a restart it is rather too late than too early.
+    """
+    if counters.started_at_s > 0 or pod is None:
+        return counters
+    restarted = any(each.restart_count for each in pod.status.container_statuses)
+    started_at_s = pod.ready_since_s if restarted else pod.made_at_s
+    return replace(counters, started_at_s=started_at_s or 0.0)
 
 
 def evidence_of(

@@ -19,7 +19,7 @@ from fathom.api import names
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import ConditionStatus, Reason
 from fathom.api.tuner import Level, SpeculationTunerStatus
-from fathom.attach.evidence import PodEvidence, evidence_of, first_missing, judged
+from fathom.attach.evidence import PodEvidence, evidence_of, first_missing, judged, with_start
 from fathom.attach.tuning_input import tuning_snapshot
 from fathom.cluster.events import Event
 from fathom.cluster.kinds import CONFIG_MAP
@@ -114,7 +114,8 @@ def found_of(
         failures: of those that could not be read.
         now_s: Unix seconds.
     """
-    by_pod = {each.pod: each for each in counters}
+    pods_by_name = {each.name: each for each in objects.leaders}
+    by_pod = {each.pod: with_start(each, pods_by_name.get(each.pod)) for each in counters}
     document = names.tuner_depth_config_map(tuner.metadata.name)
     pods = evidence_of(
         objects.leaders,
