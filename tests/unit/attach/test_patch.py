@@ -35,6 +35,7 @@ from fathom.resource import SpeculationTuner, parse_tuner
 from fathom_vllm.bundle import SCHEDULER_CLASS, bundle_zip
 from support import hosts
 from support.hosts import argv
+from support.pod_security import below_restricted
 
 WORKLOADS = {
     "args": hosts.ARGS,
@@ -70,6 +71,15 @@ def patched(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The workload with the printed patch."""
     printed = yaml.safe_load(to_yaml([workload_patch(attachment(manifest))]))
     return cast("dict[str, Any]", merged(manifest, printed))
+
+
+def pod_spec(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What its pods have."""
+    found: Any = manifest["spec"]
+    for key in path_to(manifest):
+        found = found[key]
+    result: dict[str, Any] = found
+    return result
 
 
 def container(manifest: Mapping[str, Any], *path: str) -> dict[str, Any]:
@@ -140,6 +150,21 @@ def test_what_comes_of_it_is_live(form: str) -> None:
 
     assert first_problem(startup, RELEASE) == ""
     assert expected_report(startup, RELEASE).depths == (0, 1, 3, 7)
+
+
+@pytest.mark.parametrize("form", WORKLOADS)
+def test_a_host_that_is_restricted_stays_so(form: str) -> None:
+    manifest = copy.deepcopy(WORKLOADS[form])
+    own = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    spec = pod_spec(manifest)
+    for each in spec["containers"]:
+        each["securityContext"] = own
+    spec["securityContext"] = {
+        "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
+    spec.setdefault("volumes", [])
+    assert below_restricted(spec) == []
+    assert below_restricted(pod_spec(patched(manifest))) == []
 
 
 @pytest.mark.parametrize("form", WORKLOADS)
