@@ -68,13 +68,13 @@ TIERS := light storms cluster engine e2e
 # On both cores: what needs neither a cluster nor an engine.
 light_TESTS := -n 2 --dist worksteal tests/unit tests/scenarios tests/property tests/golden \
 	tests/contract -m "not cluster and not engine"
-light_CPU_SECONDS := 640
+light_CPU_SECONDS := 750
 # Histories of faults in the simulator; it uses both cores by itself.
 storms_TESTS := -v tests/storms
-storms_CPU_SECONDS := 350
+storms_CPU_SECONDS := 500
 # It waits more than it computes, hence more workers than cores; each has a cluster of its own.
 cluster_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/cluster tests/contract -m cluster
-cluster_CPU_SECONDS := 680
+cluster_CPU_SECONDS := 850
 # A vLLM starts on one core, and much is asked of one that only parses and configures. Those who
 # share one are a group: tests/conftest.py.
 engine_TESTS := -n 2 --dist loadgroup tests/engine tests/contract -m engine

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fathom.tuner_resource import SpeculationTuner, parse_tuner
+from fathom.resource import SpeculationTuner, parse_tuner
 from fathom_vllm.bundle import SCHEDULER_CLASS
 from local_cluster.engine.model_pair import ModelPair
 from support.asked_vllm import AskVllm
