@@ -102,4 +102,5 @@ async def report_beside_status(terminal: Terminal, stage: DemoStage) -> tuple[st
 def facts_of(page: str) -> dict[str, str]:
     """What the page shows at a glance."""
     told = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page)
-    return {unescape(name): unescape(value) for name, value in told}
+    # Parts of a value that stay on one line are in elements of their own.
+    return {unescape(name): unescape(re.sub(r"<[^>]+>", "", value)) for name, value in told}

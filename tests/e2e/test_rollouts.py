@@ -145,7 +145,9 @@ async def test_a_draft_that_the_engine_cannot_load_is_rolled_back_by_itself(
 
 async def test_the_operator_is_refused_nothing(stage: DemoStage) -> None:
     """In all of these tests. That it uses all that it may do: tests/cluster/test_rights.py."""
-    assert [event for event in by_operator(stage.cluster) if event.code == 403] == []
+    refused = [event for event in by_operator(stage.cluster) if event.code == 403]
+    # One that is uninstalled gives its lease back, and its Role may be gone before.
+    assert [event for event in refused if event.resource != "leases"] == []
 
 
 @dataclass
