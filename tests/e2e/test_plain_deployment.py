@@ -273,8 +273,13 @@ async def test_an_engine_of_another_s_is_tuned_where_it_is(
             deep = document is not None and depth_at(document.schedule, CONCURRENCY) > 3
             return deep and document is not None and (await host.page()).runs(document)
 
+        async def has_died_after_each() -> bool:
+            await killer.kill_once_more()
+            return {each.split()[1] for each in killer.kinds} == {"configmaps", names.TUNER_PLURAL}
+
+        # A status is written once a minute, a deep document sooner or later than that.
+        await until(has_died_after_each)
         await until(is_deep)
-        assert {each.split()[1] for each in killer.kinds} == {"configmaps", names.TUNER_PLURAL}
 
         # The host restarts its pods: the next one has the depth in force.
         await host.restart()
