@@ -93,8 +93,7 @@ def convergence(
                 found[_Found.UNREAD].append(pod.name)
             continue
         if not counters.live_depth:
-            # Where depth cannot be live, no document asks for one.
-            if snapshot.live_refusal is None and pod.ready_for_s > DEADLINE_S:
+            if pod.ready_for_s > DEADLINE_S:
                 shown = counters.counters_shown
                 found[_Found.UNPLUGGED if shown else _Found.UNCOUNTED].append(pod.name)
             continue

@@ -66,7 +66,9 @@ def not_obeyed(given: Situation) -> TuningDecision | None:
             given.document,
             wake_after_s=SOON_S,
         )
-    if before and not found.disobeying:
+    # Those that are gone, such as stock engines that their host replaced, are no news.
+    present = {pod.name for pod in given.snapshot.pods}
+    if not found.disobeying and not present.isdisjoint(before):
         return replace(
             given.hold(Reason.MEASURING, f"{', '.join(before)} obey again, or serve no more."),
             notable=True,
