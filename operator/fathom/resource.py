@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from fathom.api.base import NullIsAbsent
 from fathom.api.bounded_json import DEEPEST
@@ -42,14 +42,35 @@ class Metadata(NullIsAbsent):
     annotations: Mapping[str, str] | None = None
 
 
-class _Manifest(NullIsAbsent):
+_Kind = TypeVar("_Kind")
+_Spec = TypeVar("_Spec")
+_Read = TypeVar("_Read", bound=BaseModel)
+
+
+class _Manifest(NullIsAbsent, Generic[_Kind, _Spec]):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     api_version: Annotated[Literal["fathom.dev/v1alpha1"], Field(alias="apiVersion")]
-    kind: Literal["SpeculativeDeployment"]
+    kind: _Kind
     metadata: Metadata
-    spec: SpeculativeDeploymentSpec
+    spec: _Spec
     status: Mapping[str, JsonValue] = Field(default_factory=dict)
+
+
+class _DeploymentManifest(_Manifest[Literal["SpeculativeDeployment"], SpeculativeDeploymentSpec]):
+    pass
+
+
+class _TunerManifest(_Manifest[Literal["SpeculationTuner"], SpeculationTunerSpec]):
+    pass
+
+
+def _read(model: type[_Read], manifest: Mapping[str, JsonValue]) -> _Read | tuple[Problem, ...]:
+    try:
+        # By alias only: the names of Python's attributes are none that an API server knows.
+        return model.model_validate(manifest, by_alias=True, by_name=False)
+    except ValidationError as error:
+        return refusals(model, error.errors(include_url=False))
 
 
 @dataclass(frozen=True)
@@ -89,13 +110,10 @@ def parse(
                 message=f"nested more than {DEEPEST} deep: no pod template is.",
             ),
         )
-    try:
-        # By alias only: the names of Python's attributes are none that an API server knows.
-        parsed = _Manifest.model_validate(manifest, by_alias=True, by_name=False)
-    except ValidationError as error:
-        return refusals(_Manifest, error.errors(include_url=False))
-    problems = violations(parsed.spec)
-    return problems or SpeculativeDeployment(parsed.metadata, parsed.spec)
+    parsed = _read(_DeploymentManifest, manifest)
+    if isinstance(parsed, tuple):
+        return parsed
+    return violations(parsed.spec) or SpeculativeDeployment(parsed.metadata, parsed.spec)
 
 
 def known_part(manifest: Mapping[str, JsonValue]) -> Pruned:
@@ -103,7 +121,7 @@ def known_part(manifest: Mapping[str, JsonValue]) -> Pruned:
 
     In a manifest that a user writes they are misspelt, and `parse` refuses them.
     """
-    return pruned(_Manifest, manifest)
+    return pruned(_DeploymentManifest, manifest)
 
 
 def _nested_too_deeply(spec: JsonValue) -> str | None:
@@ -133,16 +151,6 @@ def why_not_live(resource: SpeculativeDeployment, status: SpeculativeDeploymentS
     return refusal.sentence if refusal else ""
 
 
-class _TunerManifest(NullIsAbsent):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    api_version: Annotated[Literal["fathom.dev/v1alpha1"], Field(alias="apiVersion")]
-    kind: Literal["SpeculationTuner"]
-    metadata: Metadata
-    spec: SpeculationTunerSpec
-    status: Mapping[str, JsonValue] = Field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class SpeculationTuner:
     """One resource as its user wrote it, valid."""
@@ -158,11 +166,9 @@ def is_speculation_tuner(manifest: Mapping[str, JsonValue]) -> bool:
 
 def parse_tuner(manifest: Mapping[str, JsonValue]) -> SpeculationTuner | tuple[Problem, ...]:
     """Read a manifest; every problem found is returned, none raised."""
-    try:
-        # By alias only: the names of Python's attributes are none that an API server knows.
-        parsed = _TunerManifest.model_validate(manifest, by_alias=True, by_name=False)
-    except ValidationError as error:
-        return refusals(_TunerManifest, error.errors(include_url=False))
+    parsed = _read(_TunerManifest, manifest)
+    if isinstance(parsed, tuple):
+        return parsed
     return broken(TUNER_RULES, parsed.spec) or SpeculationTuner(parsed.metadata, parsed.spec)
 
 

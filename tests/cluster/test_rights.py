@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from kubernetes.aio.client import ApiClient
-from rich.progress import Progress
 
 from fathom.adapters import kube_config
 from fathom.adapters.kube import Kube
@@ -19,11 +18,10 @@ from fathom.adapters.prometheus_sources import SecretLogin
 from fathom.api.names import ANNOTATION_PROMETHEUS_URL
 from fathom.api.spec import PrometheusSpec
 from local_cluster.cluster import LocalCluster
-from local_cluster.control_plane.obtain import ensure_binaries
 from rights.granted import CLUSTER_RULES, LEASE_RULES, Right, rights_in
 from rights.mutants import Stage
 from rights.scenarios import SCENARIOS, SERVES_BUDGETS, foreign_kinds
-from support.local_cluster import TestNamespace
+from support.local_cluster import TestNamespace, own_binaries
 from support.operator_process import account
 from support.waiting import GUARD_S, until
 
@@ -68,8 +66,7 @@ async def test_a_secret_is_read_once_the_printed_role_lets_it(
             await login.credentials()
         _, said, commands = str(refused.value).partition("let it read this one: ")
         assert said
-        with Progress(disable=True) as progress:
-            binaries = await asyncio.to_thread(ensure_binaries, progress)
+        binaries = await asyncio.to_thread(own_binaries)
         process = await asyncio.create_subprocess_exec(
             *("bash", "-c", commands),
             env={

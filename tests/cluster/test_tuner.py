@@ -12,14 +12,11 @@ import jsonschema
 import pytest
 import yaml
 from kubernetes.aio.client.exceptions import ApiException
-from rich.progress import Progress
 
 from fathom.api import names
-from fathom.cluster.kinds import SPECULATION_TUNER
-from local_cluster.control_plane.obtain import ensure_binaries
-from local_cluster.kube import MERGE_PATCH, Object
+from local_cluster.kube import Object
 from support.hosts import CONFIG
-from support.local_cluster import TestNamespace
+from support.local_cluster import TestNamespace, own_binaries
 from support.operated import SIMULATED
 from support.operator_process import TUNER_CRD, Operator, install_crd, operator_in
 from support.waiting import guarded, until
@@ -76,20 +73,17 @@ class Tuner:
 
     def __init__(self, namespace: TestNamespace) -> None:
         self.namespace = namespace
-        kind = SPECULATION_TUNER
-        self._all = f"/apis/{kind.api_version}/namespaces/{namespace.name}/{kind.plural}"
 
     async def apply(self, manifest: Object) -> None:
-        await self.namespace.api.request("POST", self._all, body=manifest)
+        await self.namespace.create(manifest)
 
     async def get(self, name: str = "qwen") -> Object:
-        return await self.namespace.api.request("GET", f"{self._all}/{name}")
+        found = await self.namespace.get(names.TUNER_KIND, name)
+        assert found is not None
+        return found
 
     async def edit(self, spec: Object) -> None:
-        path = f"{self._all}/qwen"
-        await self.namespace.api.request(
-            "PATCH", path, body={"spec": spec}, content_type=MERGE_PATCH
-        )
+        await self.namespace.patch(names.TUNER_KIND, "qwen", {"spec": spec})
 
     async def attached(self, reason: str, name: str = "qwen") -> Object:
         """Its status, as soon as its condition Attached has this reason."""
@@ -138,8 +132,7 @@ async def fathom(namespace: TestNamespace, *words: str) -> tuple[int, str, str]:
 
 
 async def kubectl(namespace: TestNamespace, home: Path, *words: str) -> str:
-    with Progress(disable=True) as progress:
-        binaries = await asyncio.to_thread(ensure_binaries, progress)
+    binaries = await asyncio.to_thread(own_binaries)
     process = await asyncio.create_subprocess_exec(
         *(str(binaries.directory / "kubectl"), *words, "-n", namespace.name),
         # Where kubectl keeps what it discovers.

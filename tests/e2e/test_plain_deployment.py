@@ -41,6 +41,11 @@ TUNERS: Final = f"/apis/{names.API_VERSION}/namespaces/llm/{names.TUNER_PLURAL}"
 CONFIG_MAPS: Final = "/api/v1/namespaces/llm/configmaps"
 DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/llm/deployments"
 DOCUMENT: Final = names.tuner_depth_config_map("qwen")
+OWN: Final = {
+    *(("configmaps", each) for each in (DOCUMENT, names.tuner_state_config_map("qwen"))),
+    (names.TUNER_PLURAL, "qwen"),
+}
+"""All that an operator writes for the tuner, by resource and name."""
 CONCURRENCY: Final = 2
 PLUGIN: Final = "fathom-plugin"
 DRAFT: Final = {"model": "/models/draft", "method": "eagle3", "num_speculative_tokens": 3}
@@ -200,22 +205,22 @@ class Host:
 
 
 class Killer:
-    """Kills the operator after the first of each kind of its writes, from one moment on."""
+    """Kills the operator after a write to each object of a tuner, from one moment on."""
 
     def __init__(self, stage: DemoStage) -> None:
         self._stage = stage
         self._from = now()
-        self.kinds: list[str] = []
+        self._died_after: set[tuple[str, str]] = set()
 
-    async def kill_once_more(self) -> None:
-        """If there was a write of a new kind; the operator leads again then."""
+    async def died_after_each(self) -> bool:
+        """Whether it died after a write to each object of a tuner; if not, it may now die once."""
         for event in by_operator(self._stage.cluster, self._from):
-            kind = f"{event.verb} {event.resource} {event.name}"
-            of_tuners = event.resource in {"configmaps", names.TUNER_PLURAL}
-            if event.is_write and of_tuners and kind not in self.kinds:
-                self.kinds.append(kind)
+            target = (event.resource, event.name)
+            if event.is_write and target in OWN - self._died_after:
+                self._died_after.add(target)
                 await self._kill()
-                return
+                break
+        return self._died_after == OWN
 
     async def _kill(self) -> None:
         killed = operator_process(self._stage.cluster)
@@ -267,18 +272,14 @@ async def test_an_engine_of_another_s_is_tuned_where_it_is(
         killer = Killer(stage)
         await _tune(stage, "Auto")
 
+        # A status is written once a minute, a deep document sooner or later than that.
+        await until(killer.died_after_each)
+
         async def is_deep() -> bool:
-            await killer.kill_once_more()
             document = await _document(stage)
             deep = document is not None and depth_at(document.schedule, CONCURRENCY) > 3
             return deep and document is not None and (await host.page()).runs(document)
 
-        async def has_died_after_each() -> bool:
-            await killer.kill_once_more()
-            return {each.split()[1] for each in killer.kinds} == {"configmaps", names.TUNER_PLURAL}
-
-        # A status is written once a minute, a deep document sooner or later than that.
-        await until(has_died_after_each)
         await until(is_deep)
 
         # The host restarts its pods: the next one has the depth in force.
@@ -294,17 +295,15 @@ async def test_an_engine_of_another_s_is_tuned_where_it_is(
         assert (await host.page()).depth_generation == 0
         await load.stop()
 
-    print(f"{len(load.results)} requests; killed after {', '.join(killer.kinds)}")
+    print(f"{len(load.results)} requests")
     assert [each.error for each in load.results if not each.ok] == []
     written = {
         (event.resource, event.name)
         for event in by_operator(stage.cluster, began_at)
         if event.is_write and event.resource not in {"events", "leases"}
     }
-    state = names.tuner_state_config_map("qwen")
-    allowed = {("configmaps", DOCUMENT), ("configmaps", state), (names.TUNER_PLURAL, "qwen")}
     pods = {each for each in written if each[0] == "pods"}
-    assert written - pods <= allowed
+    assert written - pods <= OWN
     await host.remove()
 
 

@@ -126,18 +126,17 @@ async def finds_no_node(place: Place) -> None:
 
 async def tunes_pods_of_others(place: Place) -> None:
     """A tuner that selects no pod is told so in its status."""
-    path = f"/apis/{names.API_VERSION}/namespaces/{place.namespace.name}/{names.TUNER_PLURAL}"
     manifest = {
         "apiVersion": names.API_VERSION,
         "kind": names.TUNER_KIND,
         "metadata": {"name": "nobodys"},
         "spec": {"selector": {"matchLabels": {"app": "nobodys"}}},
     }
-    await place.namespace.api.request("POST", path, body=manifest)
+    await place.namespace.create(manifest)
 
     async def told() -> bool:
-        found = await place.namespace.api.request("GET", f"{path}/nobodys")
-        return bool(found.get("status", {}).get("conditions"))
+        found = await place.namespace.get(names.TUNER_KIND, "nobodys")
+        return found is not None and bool(found.get("status", {}).get("conditions"))
 
     await place.until(told, "the tuner has a status")
 

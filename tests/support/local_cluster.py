@@ -15,8 +15,11 @@ import httpx
 import psutil
 import pytest
 from kubernetes.aio.client.exceptions import ApiException
+from rich.progress import Progress
 
 from local_cluster.cluster import LocalCluster, down, up
+from local_cluster.control_plane.binaries import Binaries
+from local_cluster.control_plane.obtain import ensure_binaries
 from local_cluster.kube import MERGE_PATCH, KubeApi, Object
 from local_cluster.state import all_states
 from support.waiting import GUARD_S, until
@@ -47,6 +50,12 @@ GROUPS = {
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
 }
+
+
+def own_binaries() -> Binaries:
+    """What the control plane is made of, with a kubectl; obtained where it is not there."""
+    with Progress(disable=True) as progress:
+        return ensure_binaries(progress)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,7 @@ async def operator_in(
             operator.kill()
 
 
+@cache
 def _tuner_rules() -> Sequence[Rule]:
     """The chart's for an operator of tuners alone."""
     release = Release(CHART, "fathom", "fathom-system", {"tunersOnly": True})

@@ -1,6 +1,6 @@
 """What other platforms start, by their own tools, before a patch of `fathom attach` and after it.
 
-kubectl merges as an API server does, and holds kustomize; Helm renders charts. What they read is in
+kubectl merges and kustomizes (`support.kustomize`); Helm renders charts. What they read is in
 the folder `platforms`, or in the one that `FATHOM_PLATFORMS` names (its README).
 """
 
@@ -10,16 +10,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 import yaml
-from rich.progress import Progress
 
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.attach.host import Host, host_of, host_of_pods
@@ -32,10 +28,9 @@ from fathom.attach.patch import (
 )
 from fathom.attach.startup import startup_of
 from fathom.cluster.kinds import DEPLOYMENT, LLM_INFERENCE_SERVICE
-from local_cluster.control_plane.obtain import ensure_binaries
 from local_cluster.helm import Release, find_helm
+from support.kustomize import Object, documents, kustomized, patched
 
-Object = dict[str, Any]
 OWN: Final = Path(__file__).with_name("platforms")
 FOLDER: Final = Path(os.environ.get("FATHOM_PLATFORMS") or OWN)
 PLUGIN: Final = "fathom-plugin-HASH"
@@ -159,7 +154,7 @@ def production_stack(folder: Path, drafting: str) -> Patched:
         made = find_helm().template(
             Release(chart=chart, name="rel", namespace="llm", values=values)
         )
-        return _deployment(_documents(made), "-deployment-vllm")
+        return _deployment(documents(made), "-deployment-vllm")
 
     before = deployment_of(model)
     attachment = _attachment(host_of(DEPLOYMENT, before, None))
@@ -216,70 +211,6 @@ def llm_d(folder: Path, drafting: str) -> Patched:
 # -- tools
 
 
-@cache
-def _own_kubectl() -> str:
-    """The control plane's, whose kustomize knows no components."""
-    with Progress(disable=True) as progress:
-        return str(ensure_binaries(progress).directory / "kubectl")
-
-
-def kubectl(*words: str) -> str:
-    """What it prints: the one of the machine or, where there is none, the control plane's."""
-    path = shutil.which("kubectl") or _own_kubectl()
-    ran = subprocess.run([path, *words], capture_output=True, text=True, check=False)
-    if ran.returncode:
-        pytest.fail(f"kubectl {words[0]}: {ran.stderr}", pytrace=False)
-    return ran.stdout
-
-
-def kustomized(folder: Path) -> list[Object]:
-    """What kustomize makes of a folder: the machine's, where there is one."""
-    if shutil.which("kubectl"):
-        return _documents(kubectl("kustomize", str(folder)))
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    found: list[Object] = []
-    for each in kustomization["resources"]:
-        path = folder / each
-        found += kustomized(path) if path.is_dir() else _documents(path.read_text())
-    for each in kustomization.get("components", ()):
-        component = yaml.safe_load((folder / each / "kustomization.yaml").read_text())
-        found = _with_patches(folder / each, found, component["patches"])
-    found = _with_patches(folder, found, kustomization.get("patches", ()))
-    prefix = kustomization.get("namePrefix", "")
-    for each in found:
-        each["metadata"]["name"] = prefix + each["metadata"]["name"]
-    return found
-
-
-def _with_patches(
-    folder: Path, objects: Sequence[Object], patches: Sequence[Mapping[str, Any]]
-) -> list[Object]:
-    """Those that a patch names, patched; all others as they are."""
-    found = list(objects)
-    for each in patches:
-        text = (folder / each["path"]).read_text() if "path" in each else each["patch"]
-        patch = yaml.safe_load(text)
-        (at,) = (
-            number
-            for number, one in enumerate(found)
-            if (one["kind"], one["metadata"]["name"]) == (patch["kind"], patch["metadata"]["name"])
-        )
-        found[at] = patched(folder, found[at], patch)
-    return found
-
-
-def patched(
-    folder: Path, manifest: Mapping[str, Any], patch: Mapping[str, Any], kind: str = "strategic"
-) -> Object:
-    """A manifest with a patch, merged as an API server merges it."""
-    whole, added = folder / "manifest.yaml", folder / "patch.yaml"
-    whole.write_text(to_yaml([manifest]))
-    added.write_text(to_yaml([patch]))
-    words = ("-f", str(whole), "--type", kind, "--patch-file", str(added), "-o", "yaml")
-    result: Object = yaml.safe_load(kubectl("patch", "--local", *words))
-    return result
-
-
 def _added(own: Any, ours: Any) -> Any:
     """Values with more: lists behind each other, as whoever adds entries does it."""
     if isinstance(own, dict) and isinstance(ours, dict):
@@ -299,10 +230,6 @@ def _read(manifest: Mapping[str, Any]) -> Any:
 def _pod(template: Mapping[str, Any]) -> Object:
     metadata = {**template.get("metadata", {}), "name": "qwen-0", "namespace": "llm"}
     return copy.deepcopy({"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata})
-
-
-def _documents(text: str) -> list[Object]:
-    return [each for each in yaml.safe_load_all(text) if each]
 
 
 def _deployment(made: Sequence[Object], ending: str) -> Object:

@@ -62,7 +62,7 @@
 - apiGroups: [fathom.dev]
   resources: [speculationtuners/status]
   verbs: [patch]
-# A depth document and what was learnt, which go with their tuner.
+# A depth document and what was learned, which go with their tuner.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [list, create, patch]

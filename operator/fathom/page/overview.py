@@ -187,8 +187,8 @@ class OverviewRow:
 
     namespace: str
     name: str
-    place: str
-    """Where its own page is."""
+    path: str
+    """The first part of the address of its own page."""
     engines: str
     """How far the engines of a SpeculationTuner can be tuned; empty: it is none."""
     health: Health
@@ -265,7 +265,7 @@ def _row(key: ObjectKey, status: ReportedStatus, wellness: Wellness, now_s: floa
     return OverviewRow(
         namespace=key.namespace,
         name=key.name,
-        place=place_of(key.kind),
+        path=path_of(key.kind),
         engines=_engines(status),
         health=health_in(wellness.headline),
         ready=status.of_all or UNKNOWN,
@@ -279,7 +279,7 @@ def _row(key: ObjectKey, status: ReportedStatus, wellness: Wellness, now_s: floa
     )
 
 
-def place_of(kind: Kind) -> str:
+def path_of(kind: Kind) -> str:
     """The first part of the address of a page: two kinds may have one name."""
     return TUNERS if kind == SPECULATION_TUNER else "resources"
 

@@ -30,7 +30,7 @@ from fathom.page.overview import (
     Notice,
     health_in,
     notices_in,
-    place_of,
+    path_of,
     thousands,
     under_way,
     warnings_in,
@@ -90,8 +90,8 @@ class ResourceView:
 
     kind: str = ""
     """The kind of the resource; empty: it owns its pods."""
-    place: str = "resources"
-    """Where a page that is served is."""
+    path: str = "resources"
+    """The first part of its address, where it is served."""
     namespace: str
     name: str
     health: Health | None
@@ -125,7 +125,7 @@ class ResourceView:
     @property
     def reports(self) -> str:
         """Where the same is to be saved."""
-        return "tuner-reports" if self.place == TUNERS else "reports"
+        return "tuner-reports" if self.path == TUNERS else "reports"
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -165,7 +165,7 @@ def resource_view(subject: AnySubject, now_s: float) -> ResourceView:
     kind = subject.key.kind
     return ResourceView(
         kind="" if kind == SPECULATIVE_DEPLOYMENT else kind.kind,
-        place=place_of(kind),
+        path=path_of(kind),
         namespace=subject.key.namespace,
         name=subject.key.name,
         health=health_in(wellness.headline),

@@ -1,7 +1,5 @@
 """deploy/kustomize: the chart's objects, for those who have no Helm."""
 
-import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ import yaml
 
 from fathom.api import names
 from generators import kustomize_base
-from support.waiting import GUARD_S
+from support.kustomize import kustomized, read
 
 Objects = dict[tuple[str, str], Any]
 OF_HELM = ("app.kubernetes.io/managed-by", "helm.sh/chart")
@@ -24,27 +22,6 @@ def base(root: Path) -> Path:
 
 def by_name(documents: list[Any]) -> Objects:
     return {(each["kind"], each["metadata"]["name"]): each for each in documents}
-
-
-def built(folder: Path) -> list[Any]:
-    """What kustomize makes of a base: kubectl's, where there is one."""
-    if (kubectl := shutil.which("kubectl")) is None:
-        return read(folder)
-    command = [kubectl, "kustomize", str(folder)]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_S, check=True)
-    return [*yaml.safe_load_all(made.stdout)]
-
-
-def read(folder: Path) -> list[Any]:
-    """What a base without patches is: the objects in its files, and in those of its bases."""
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    assert kustomization["kind"] == "Kustomization"
-    assert kustomization.keys() == {"apiVersion", "kind", "resources"}
-    found: list[Any] = []
-    for resource in kustomization["resources"]:
-        path = (folder / resource).resolve()
-        found += read(path) if path.is_dir() else yaml.safe_load_all(path.read_text())
-    return found
 
 
 def without_helm(manifest: Any) -> Any:
@@ -63,14 +40,18 @@ def test_is_fresh(base: Path) -> None:
     assert written == kustomize_base.base(), "Run: make regenerate"
 
 
-def test_is_what_its_files_say(base: Path) -> None:
-    assert by_name(built(base)) == by_name(read(base))
+def test_is_what_its_files_say(root: Path, base: Path) -> None:
+    for folder in (base, root / "crds"):
+        kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+        assert kustomization["kind"] == "Kustomization"
+        assert kustomization.keys() == {"apiVersion", "kind", "resources"}
+    assert by_name(kustomized(base)) == by_name(read(base))
 
 
 def test_has_the_chart_s_objects_and_their_namespace(
     base: Path, render: Callable[[Mapping[str, Any]], Objects]
 ) -> None:
-    objects = by_name(built(base))
+    objects = by_name(kustomized(base))
     assert objects.pop(("Namespace", "fathom-system"))
     charts = without_helm(render({}))
     assert objects.keys() == charts.keys()
