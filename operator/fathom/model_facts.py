@@ -327,13 +327,19 @@ def target_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
 
 
 def model_refs(spec: SpeculativeDeploymentSpec) -> tuple[ModelRef, ...]:
-    """Target and draft, as far as the spec names them."""
-    return tuple(ref for ref in (target_ref(spec), draft_ref(spec)) if ref.id)
+    """Target, draft and a draft on trial, as far as the spec names them."""
+    return tuple(ref for ref in (target_ref(spec), draft_ref(spec), trial_ref(spec)) if ref.id)
 
 
 def draft_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
     """An empty id: the spec names no draft."""
     return ModelRef(spec.draft.id, spec.draft.revision) if spec.drafts else ModelRef("")
+
+
+def trial_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
+    """An empty id: no other draft is tried."""
+    trial = spec.draft.trial
+    return ModelRef(trial.id, trial.revision) if trial is not None and spec.drafts else ModelRef("")
 
 
 def is_model_name(name: str) -> bool:

@@ -16,6 +16,7 @@ import yaml
 
 from e2e.observation import GUARD_SECONDS, by_operator, removed, until
 from fathom.api import names
+from fathom.engine.depth import depth_at
 from local_cluster.demo.fleet import DemoFleet
 from local_cluster.demo.stage import EXAMPLE, DemoStage, condition, create, wait_ready
 from local_cluster.engine.language import EASY
@@ -74,13 +75,46 @@ async def fleet(stage: DemoStage, models: Path) -> DemoFleet:
     return fleet
 
 
+async def test_another_draft_is_tried_at_its_own_depth_and_adopted_by_the_edit_that_is_named(
+    fleet: DemoFleet,
+) -> None:
+    await edit(fleet, {"speculation": {"tuning": {"mode": "Auto", "windowSeconds": 5}}})
+    async with under_traffic(fleet, CONCURRENCY) as (load, seen):
+        # So shallow has the weak draft brought its fleet that no other could show much there.
+        await until(lambda: is_at(fleet, 1))
+        await edit(fleet, {"draft": {"trial": {"id": "/models/draft"}}})
+        await until(lambda: is_compared(fleet))
+        trial = (await fleet.resource())["status"]["draftTrial"]
+        await until(lambda: is_at(fleet, DEPTH, pod=trial["pod"]))
+        patch = json.loads(trial["message"].partition("-p '")[2].rstrip("'"))
+        await edit(fleet, patch["spec"])
+        await until(lambda: is_complete(fleet))
+        await wait_ready(fleet, say, GUARD_SECONDS)
+        after = len(load.results)
+        await until(lambda: served(load, after + 20))
+
+    say(f"{len(load.results)} requests; {seen}; {trial['message']}")
+    assert failures(load) == []
+    assert trial["result"] == "Faster"
+    assert "RolledBack" not in seen.stages
+    assert seen.least_ready >= REPLICAS - MOST_MISSING
+    assert seen.most_held == REPLICAS
+    assert trial["pod"] in {pod.name for pod in await fleet.pods()}
+    assert [pod.restarts for pod in await fleet.pods()] == [0] * REPLICAS
+    status = (await fleet.resource())["status"]
+    assert "draftTrial" not in status
+    assert status["rollout"]["revision"] == trial["revision"]
+    await edit(fleet, {"speculation": {"tuning": {"mode": "Advise", "windowSeconds": None}}})
+
+
 async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost(
     fleet: DemoFleet,
 ) -> None:
-    before = {pod.name for pod in await fleet.pods()}
+    before, earlier = {pod.name for pod in await fleet.pods()}, len(await events(fleet))
     async with under_traffic(fleet, CONCURRENCY) as (load, seen):
         await until(lambda: served(load, 10))
-        await edit(fleet, {"draft": {"id": "/models/draft"}, "engine": {"args": [*ARGS, "8"]}})
+        await edit(fleet, {"engine": {"args": [*ARGS, "8"]}})
+        await until(lambda: stage_is(fleet, "Canary"))
         await until(lambda: is_complete(fleet))
         await wait_ready(fleet, say, GUARD_SECONDS)
         await until(lambda: is_in_force(fleet))
@@ -89,14 +123,14 @@ async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost
 
     say(f"{len(load.results)} requests; {seen}")
     assert failures(load) == []
-    assert seen.stages == ["Settling", "Canary", "Promoted", "Complete"]
+    assert seen.stages == ["Complete", "Settling", "Canary", "Promoted", "Complete"]
     assert seen.least_ready >= REPLICAS - MOST_MISSING
     assert seen.most_held == REPLICAS
     assert not before & {pod.name for pod in await fleet.pods()}
     assert [pod.restarts for pod in await fleet.pods()] == [0] * REPLICAS
     rollout = (await fleet.resource())["status"]["rollout"]
-    assert "--speculative-config: model " in rollout["why"]
-    told = await events(fleet)
+    assert "--max-num-seqs" in rollout["why"]
+    told = (await events(fleet))[earlier:]
     steps = [each for each in told if each[0] in {"Rolling", "Canary", "Promoted", "RolledOut"}]
     assert [reason for reason, _ in steps] == ["Rolling", "Canary", "Promoted", "RolledOut"]
     assert "spec.engine.args" in steps[0][1]
@@ -252,6 +286,20 @@ async def is_complete(fleet: DemoFleet) -> bool:
     rollout = (await fleet.resource())["status"].get("rollout", {})
     assert rollout.get("stage") != "RolledBack", rollout["message"]
     return bool(rollout.get("stage") == "Complete")
+
+
+async def is_at(fleet: DemoFleet, depth: int, *, pod: str = "") -> bool:
+    """Whether the depth asked for is this one: of the fleet, or at least of one of its pods."""
+    document = await fleet.document()
+    if pod:
+        return pod not in document.ends and depth_at(document.for_pod(pod), 1) >= depth
+    return depth_at(document.schedule, 1) == depth
+
+
+async def is_compared(fleet: DemoFleet) -> bool:
+    trial = (await fleet.resource())["status"].get("draftTrial", {})
+    assert trial.get("state") != "Failed", trial["message"]
+    return trial.get("state") == "Compared" and trial["result"] != "CannotTell"
 
 
 async def is_in_force(fleet: DemoFleet) -> bool:

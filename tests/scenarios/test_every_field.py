@@ -60,6 +60,8 @@ LOGIN: Final = {
     "caConfigMapRef": {"name": "a", "key": "a"},
 }
 ELSEWHERE: Final = {
+    "draft.trial.id": "one replica has it: tests/scenarios/test_draft_trial.py",
+    "draft.trial.revision": "one replica has it: tests/scenarios/test_draft_trial.py",
     "cache.prefetch": "its Job has to run: tests/unit/runtime/test_weights.py",
     "workerTemplate": "only groups have workers: tests/unit/runtime/test_groups.py",
 }

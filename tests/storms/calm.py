@@ -51,12 +51,24 @@ def _is_arm_beside(
     spec: Mapping[str, Any], serving: Sequence[Mapping[str, Any]], status: Mapping[str, Any]
 ) -> bool:
     """Whether all are of one revision but the one replica that is compared with them."""
-    asked = "Canary" in spec.get("speculation", {}).values()
-    compared = status.get("adaptiveVerification") or status.get("drafting") or {}
-    arm = compared.get("revision", "")
+    asked = "Canary" in spec.get("speculation", {}).values() or _trial_of(spec)
+    arm = _compared_with_others(status)
     others = [pod for pod in serving if pod["metadata"]["labels"][names.LABEL_REVISION] != arm]
     one_revision = len({pod["metadata"]["labels"][names.LABEL_REVISION] for pod in others}) == 1
     return asked and one_revision and len(serving) - len(others) == 1
+
+
+def _trial_of(spec: Mapping[str, Any]) -> str:
+    """The draft on trial; empty: none is."""
+    trial = spec["draft"].get("trial") or {}
+    return str(trial.get("id", "")) if trial.get("id") != spec["draft"]["id"] else ""
+
+
+def _compared_with_others(status: Mapping[str, Any]) -> str:
+    """The revision of the one replica that is compared; empty: there is none."""
+    fields = ("adaptiveVerification", "drafting", "draftTrial")
+    found = (status.get(field) or {} for field in fields)
+    return next((each["revision"] for each in found if each.get("revision")), "")
 
 
 def _of_the_spec(
@@ -69,12 +81,18 @@ def _of_the_spec(
 ) -> str:
     conditions = {each["type"]: each for each in status["conditions"]}
     degraded, draft = conditions["Degraded"], spec["draft"]["id"]
-    without = (status.get("drafting") or {}).get("revision", "")
+    compared = _compared_with_others(status)
     shown = [
         str(pod["spec"]["containers"][0])
         for pod in serving
-        if pod["metadata"]["labels"][names.LABEL_REVISION] != without
+        if pod["metadata"]["labels"][names.LABEL_REVISION] != compared
     ]
+    if draft != BAD_DRAFT and _trial_of(spec) == BAD_DRAFT:
+        told = (status.get("draftTrial") or {}).get("message", "")
+        if "hidden_size" not in told:
+            return f"the draft on trial does not fit, and its message is: {told}"
+        if any(BAD_DRAFT in str(pod["spec"]) for pod in serving) and draft not in rolled_out:
+            return "a pod with the draft on trial that does not fit serves"
     if draft == BAD_DRAFT:
         told = conditions["DraftCompatible"]["status"] == "False"
         served = any(BAD_DRAFT in each for each in shown)

@@ -115,7 +115,8 @@ async def _mode(storm: "Storm", with_: Mapping[str, Any]) -> None:
 
 @deed("user sets adaptive verification", to=["Canary", "Canary", "Enabled", "Disabled"], weight=2)
 async def _adaptive(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    storm.edit({"speculation.adaptiveVerification": with_["to"], "speculation.drafting": None})
+    alone = {"speculation.drafting": None, "draft.trial": None}
+    storm.edit({"speculation.adaptiveVerification": with_["to"], **alone})
 
 
 @deed("user compares a replica without drafts", to=["Canary", "Canary", None])
@@ -125,8 +126,27 @@ async def _drafting(storm: "Storm", with_: Mapping[str, Any]) -> None:
             "speculation.drafting": with_["to"],
             "speculation.adaptiveVerification": None,
             "speculation.tuning.mode": None,
+            "draft.trial": None,
         }
     )
+
+
+@deed("user tries another draft", draft=[DRAFT, OTHER_DRAFT, OTHER_DRAFT, BAD_DRAFT], weight=2)
+async def _trial(storm: "Storm", with_: Mapping[str, Any]) -> None:
+    storm.edit(
+        {
+            "draft.trial": {"id": with_["draft"]},
+            "speculation.adaptiveVerification": None,
+            "speculation.drafting": None,
+        }
+    )
+
+
+@deed("user ends the trial of a draft", adopts=[True, True, False])
+async def _end_of_trial(storm: "Storm", with_: Mapping[str, Any]) -> None:
+    trial = storm.spec().get("draft", {}).get("trial")
+    adopted = {"draft.id": trial["id"]} if trial and with_["adopts"] else {}
+    storm.edit({**adopted, "draft.trial": None})
 
 
 @deed("user writes nonsense", for_s=(30.0, 300.0))

@@ -24,10 +24,12 @@ Object = dict[str, Any]
 _NOT_IN_AN_OLDER_CRD: Final = (
     "spec.speculation.adaptiveVerification",
     "spec.speculation.drafting",
+    "spec.draft.trial",
     "spec.rollout.whenNoCapacity",
     "spec.rollout.capacityMinutes",
     "status.adaptiveVerification",
     "status.drafting",
+    "status.draftTrial",
     "status.depth",
     "status.engine",
     "status.gained",

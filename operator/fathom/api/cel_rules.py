@@ -74,6 +74,14 @@ def _revision_of_a_draft(spec: SpeculativeDeploymentSpec) -> bool:
     return not draft.revision or bool(draft.id) or draft.method.takes_no_draft
 
 
+def _trial_is_compared_alone(spec: SpeculativeDeploymentSpec) -> bool:
+    speculation = spec.speculation
+    return spec.draft.trial is None or (
+        speculation.drafting is Drafting.ENABLED
+        and speculation.adaptive_verification is not AdaptiveVerification.CANARY
+    )
+
+
 def _backend_of_the_accelerator(spec: SpeculativeDeploymentSpec) -> bool:
     if spec.engine.attention_backend.lower() not in BLACKWELL_BACKENDS:
         return True
@@ -145,6 +153,22 @@ RULES: Final[tuple[Rule[SpeculativeDeploymentSpec], ...]] = (
         "speculation.drafting to Enabled or Disabled.",
         cel="self.speculation.drafting != 'Canary' || self.speculation.tuning.mode != 'Static'",
         holds=lambda spec: spec.speculation.drafting is not Drafting.CANARY or spec.tunable,
+    ),
+    Rule(
+        field="draft.trial",
+        message="a trial takes the place of the draft in one replica, and draft.id names none: set "
+        "draft.id to the draft that all replicas have, or leave draft.trial out.",
+        cel="!has(self.draft.trial) || self.draft.id != ''",
+        holds=lambda spec: spec.draft.trial is None or bool(spec.draft.id),
+    ),
+    Rule(
+        field="draft.trial",
+        message="one thing is compared at a time, and a draft with replicas that draft: leave out "
+        "draft.trial until the other comparison is over, or set speculation.drafting to Enabled "
+        "and speculation.adaptiveVerification to Enabled or Disabled.",
+        cel="!has(self.draft.trial) || (self.speculation.drafting == 'Enabled' "
+        "&& self.speculation.adaptiveVerification != 'Canary')",
+        holds=_trial_is_compared_alone,
     ),
     Rule(
         field="draft.method",

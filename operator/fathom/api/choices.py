@@ -53,13 +53,11 @@ class Drafting(StrEnum):
 
 
 class Compares(StrEnum):
-    """What one replica has otherwise than the others, to be compared: the field that says Canary.
-
-    Below `spec.speculation`, and below `status`.
-    """
+    """What one replica has otherwise than the others, to be compared: its field in the status."""
 
     ADAPTIVE_VERIFICATION = "adaptiveVerification"
     DRAFTING = "drafting"
+    DRAFT = "draftTrial"
 
 
 class Accelerator(StrEnum):

@@ -23,7 +23,7 @@ from fathom.api.choices import (
     TuningMode,
     WhenNoCapacity,
 )
-from fathom.api.methods import Method
+from fathom.api.models import DraftSpec, ModelSpec
 from fathom.api.pod_fields import (
     QUANTITY_OR_NOTHING,
     AccessMode,
@@ -45,38 +45,6 @@ DEFAULT_MAX_TOKENS: Final = 7
 _DEPTHS: Final = MAX_TOKENS_LIMIT + 1
 _Depth = Annotated[int, Field(ge=0, le=MAX_TOKENS_LIMIT), WHOLE_NUMBER]
 _LabelValue = Annotated[str, Field(min_length=1, max_length=63)]
-
-
-class ModelSpec(ApiModel):
-    """The target model."""
-
-    id: Annotated[str, Field(min_length=1, max_length=512)]
-    """Hugging Face id, or an absolute path in the pod."""
-    revision: Annotated[str, Field(max_length=128)] = ""
-    """Branch, tag or commit to pin; empty means the repository's default."""
-    served_name: Annotated[str, Field(max_length=512)] = ""
-    """Name that clients ask for; empty means the id."""
-    trust_remote_code: bool = False
-    """Let the model's repository run its own Python code in the engine."""
-    token_secret_ref: SecretKeyRef | None = None
-    """Hugging Face token, for gated repositories."""
-
-
-class DraftSpec(ApiModel):
-    """What proposes the tokens."""
-
-    id: Annotated[str, Field(max_length=512)] = ""
-    """Hugging Face id or absolute path of the draft model; empty for methods without one."""
-    revision: Annotated[str, Field(max_length=128)] = ""
-    """Branch, tag or commit to pin; empty means the repository's default."""
-    method: Method = Method.EAGLE3
-    """Speculation method as vLLM names it. EAGLE 3 and EAGLE 3.1 are both `eagle3`."""
-    tensor_parallel_size: Annotated[int, Field(ge=1, le=64)] | None = None
-    """1 or the target's; absent means vLLM's own default."""
-    options: Texts = Field(default_factory=dict)
-    """More keys of vLLM's speculative configuration, such as prompt_lookup_max: "4". Values are
-    text; what reads as JSON is passed on as such. What has a field of its own may not be repeated
-    here."""
 
 
 class TuningGoals(ApiModel):
@@ -336,7 +304,7 @@ class SpeculativeDeploymentSpec(ApiModel):
             return Compares.DRAFTING
         if self.speculation.adaptive_verification is AdaptiveVerification.CANARY:
             return Compares.ADAPTIVE_VERIFICATION
-        return None
+        return Compares.DRAFT if self.draft.tries_another else None
 
     @property
     def has_draft(self) -> bool:

@@ -307,6 +307,8 @@ class SpeculativeDeploymentStatus(ReportedStatus):
     """While `speculation.adaptiveVerification` is Canary: the replica that has it."""
     drafting: ComparisonStatus | None = None
     """While `speculation.drafting` is Canary: the replica without drafts."""
+    draft_trial: ComparisonStatus | None = None
+    """While `draft.trial` names another draft: the replica that has it."""
     warnings: tuple[str, ...] = ()
     """What the spec is warned of, as `fathom check` warns; each begins with a field."""
     left_out: tuple[str, ...] = ()
@@ -321,4 +323,4 @@ class SpeculativeDeploymentStatus(ReportedStatus):
     @property
     def comparison(self) -> ComparisonStatus | None:
         """The one replica that is compared, whatever it has otherwise; None: there is none."""
-        return self.adaptive_verification or self.drafting
+        return self.adaptive_verification or self.drafting or self.draft_trial

@@ -31,7 +31,7 @@ from fathom.engine.profile import EngineProfile
 from fathom.engine.start import EngineStart
 from fathom.model_facts import ModelConfig
 from fathom.resource import SpeculativeDeployment
-from fathom.rollout.comparison import HAS
+from fathom.rollout.comparison import what_it_has
 from fathom.rollout.replicas import arm_of, beside_arm, why_no_arm
 from fathom.rollout.revision import revision_of
 from fathom.validation.engine_checks import graph_price
@@ -99,7 +99,8 @@ def _compared(resource: SpeculativeDeployment) -> str:
         return ""
     if waits := why_no_arm(spec):
         return f"{waits}."
-    what, revision = HAS[spec.compares], revision_of(resource.with_spec(arm))
+    what = what_it_has(spec.compares, spec.draft.on_trial)
+    revision = revision_of(resource.with_spec(arm))
     return f"one replica {what}, revision {revision}, with {beside_arm(spec)} others."
 
 

@@ -32,6 +32,7 @@ from fathom.validation.chain import problems_of
 from fathom.validation.gpu_memory_checks import GIB, graph_cost
 from fathom.validation.model_input import unknown
 from fathom.validation.placement_checks import needed_kinds
+from fathom.validation.spec_checks import TRIAL
 
 REFUSED: Final = 2
 """Exit code of a command that refused something."""
@@ -146,12 +147,22 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
     not_known = list(unread.values())
     if verdict.reason is Reason.NOT_CHECKED and not unread:
         not_known = [unknown(verdict.message, verdict.field)]
-    silenced = candidate.silenced(_PAIR_RULE)
+    silenced, trial = candidate.silenced(_PAIR_RULE), candidate.trial
+    tried = [] if trial is None or trial.reason is not Reason.NOT_CHECKED else [trial]
+    if trial is not None and trial.refused:
+        # What serves would go on without it; whoever writes it wants to know that it cannot work.
+        found = tuple(
+            replace(each, severity=Severity.ERROR) if each.field == TRIAL else each
+            for each in found
+        )
     return Judgement(
         candidate=candidate,
         errors=tuple(each for each in found if each.severity is Severity.ERROR),
         unread=tuple(unread),
-        unknown=tuple(_of_pair(not_known, silenced)),
+        unknown=(
+            *_of_pair(not_known, silenced),
+            *(unknown(each.message, TRIAL) for each in tried),
+        ),
         warnings=(
             *_of_pair(doubt, silenced),
             *(each for each in found if each.severity is Severity.WARNING),

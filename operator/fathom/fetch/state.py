@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 import fathom_fetch
 from fathom.api import names
-from fathom.api.spec import ModelSpec
+from fathom.api.models import ModelSpec
 from fathom.cluster.observed import ObservedJob, ObservedWorkload
 from fathom.cluster.observed_pods import ObservedPod, Terminated
 from fathom.engine.plugin import DeliveredCode, source_files

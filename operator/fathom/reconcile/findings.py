@@ -28,7 +28,6 @@ from fathom.reconcile.status_input import Finding, Findings
 from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
 from fathom.reconcile.tuning_report import gained_status
 from fathom.reconcile.variant import arm_status
-from fathom.rollout.comparison import HAS
 from fathom.rollout.plan import Plan
 from fathom.rollout.progress import Progress
 from fathom.rollout.refresh import Refresh
@@ -97,6 +96,8 @@ def findings_of(
     """Findings of a reconcile that carried out a spec."""
     offer = desired.offer if desired.rollout is None or desired.rollout.arm else None
     name = desired.sd.metadata.name
+    tries = desired.rollout is not None and desired.rollout.arm and desired.rollout.draft
+    not_fetched = fetch.trouble.message if tries and fetch.trouble else ""
     return Findings(
         now_s=snapshot.now_s,
         replicas=intent.replicas,
@@ -116,11 +117,12 @@ def findings_of(
             else _offer_status(offer, name, snapshot)
         ),
         offer=offer.sentence(name) if offer else "",
-        comparisons=arm_status(desired.arm, desired.rollout),
+        comparisons=arm_status(desired.arm, desired.rollout, not_fetched=not_fetched),
         refusals=applied.refusals,
         taken=applied.writes.taken,
         weights=fetch.status,
-        weights_trouble=fetch.trouble,
+        # What serves is what was asked for, whatever becomes of a draft on trial.
+        weights_trouble=None if not_fetched else fetch.trouble,
         left_out=left_out(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
         without_effect=_without_effect(snapshot.objects),
         not_obeyed=decision.not_obeyed,
@@ -216,7 +218,7 @@ def progress_of(plan: Plan, rollout: Rollout | None) -> Progress:
     if rollout.arm and rollout.on_trial:
         message = (
             f"Every replica is of revision {rollout.stable}, but for one of {rollout.revision} "
-            f"{HAS[rollout.compares]}: {rollout.message}"
+            f"{rollout.has}: {rollout.message}"
         )
         return Progress(rollout.reason, message)
     if rollout.arm:

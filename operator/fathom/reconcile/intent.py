@@ -51,6 +51,8 @@ class Intent:
     """What is known of the newest spec's draft."""
     awaited: tuple[ModelRef, ...] = ()
     """Models of `wanted` of which the hub may yet tell."""
+    trial_refused: str = ""
+    """Why the draft on trial cannot work, as a sentence; empty: it may, or there is none."""
     warnings: tuple[Problem, ...] = ()
     """What the user of the newest spec should know, where it is carried out."""
 
@@ -99,6 +101,7 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
                 problems=(),
                 draft=verdict,
                 awaited=_awaited(newest, by.models),
+                trial_refused=_refusal(candidate.trial),
                 warnings=tuple(each for each in found if not each.silenced),
             )
     else:
@@ -121,7 +124,12 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
         problems=problems,
         draft=verdict,
         awaited=_awaited(earlier.sd, by.models),
+        trial_refused=_refusal(candidate_of(earlier.sd, by.models).trial),
     )
+
+
+def _refusal(verdict: DraftVerdict | None) -> str:
+    return verdict.message if verdict is not None and verdict.refused else ""
 
 
 def _as_sized(

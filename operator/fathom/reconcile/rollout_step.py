@@ -1,30 +1,31 @@
 """Takes the rollout of one resource one step on, and says what is desired then."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from fathom.api import names
-from fathom.api.choices import WhenNoCapacity
+from fathom.api.choices import Compares, WhenNoCapacity
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.cluster.missing_pods import measured_start_s, unplaced
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects, Snapshot
+from fathom.engine.depth import DepthDocument
 from fathom.engine.plugin import PluginBundle
 from fathom.fetch.state import Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.pod_template import pod_template, worker_template
 from fathom.manifests.workloads import serving_template, workers_template
-from fathom.model_facts import draft_ref, target_ref
-from fathom.reconcile.annotations import pause_of
+from fathom.model_facts import ModelRef, draft_ref, target_ref
+from fathom.reconcile.annotations import pause_of, pinned_depth
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState, following_of, follows
 from fathom.reconcile.fetching import fetch_standing, fetched_news, pinned_to_fetched
-from fathom.reconcile.holding import Hold, started_as
+from fathom.reconcile.holding import PATIENCE_S, Hold, started_as
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.next_revision import asked_for, rollout_announcement
 from fathom.reconcile.renderings import Renderings
 from fathom.reconcile.specs import earlier_spec
-from fathom.reconcile.variant import wanted_arm
+from fathom.reconcile.variant import Arm, beside_others, wanted_arm, with_target_of_others
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.canary_evidence import CanaryWindows, window_length_s
 from fathom.rollout.input import CanaryWindow, RolloutInput, RolloutSettings
@@ -32,6 +33,7 @@ from fathom.rollout.progress import what_blocks
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import SETTLE_S, next_step
 from fathom.rollout.template_changes import first_change
+from fathom.tuning.learned_state import TuningState
 from fathom_fetch.metrics import DRAFT, MODEL
 
 
@@ -43,6 +45,7 @@ def desired_state(
     checkpoint: Checkpoint,
     hold: Hold | None,
     windows: CanaryWindows,
+    tuner: TuningState,
     document_written_at_s: float,
     bundle: PluginBundle,
     renderings: Renderings,
@@ -56,6 +59,7 @@ def desired_state(
         checkpoint: what is known of earlier specs, and the rollout as it was.
         hold: why nothing new starts for now.
         windows: cuts what canary and others count.
+        tuner: what the tuner learned.
         document_written_at_s: when the depth document was written (Unix seconds).
         bundle: this Fathom's plugin.
         renderings: what this build renders; it remembers.
@@ -72,7 +76,6 @@ def desired_state(
     intent, revision = replace(intent, revision=asked.revision), asked.revision
     following, paused = following_of(objects), pause_of(objects.metadata.annotations)
     weights = fetch_standing(wanted, revision, objects, checkpoint)
-    checkpoint = _with_weights(checkpoint, weights, wanted, objects)
     new = before is None or before.revision != revision
     windows, window = _window(before, objects, snapshot, windows, wanted.spec)
     given = RolloutInput(
@@ -98,22 +101,28 @@ def desired_state(
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
         looked_at_s=checkpoint.looked_at_s,
         offered=asked.offered,
+        depth_settled=all(each.settled for each in tuner.cohorts if each.draft),
     )
-    arm = wanted_arm(wanted, before, given)
+    arm = wanted_arm(wanted, before, given, refused=intent.trial_refused)
     if arm is not None and not arm.waits:
-        live = follows(following, arm.revision, arm.sd)
-        given = replace(
+        if arm.compares is Compares.DRAFT:
+            arm = with_target_of_others(arm, weights)
+            weights = fetch_standing(arm.sd, arm.revision, objects, checkpoint)
+        given = beside_others(
             given,
-            revision=arm.revision,
-            live=live,
-            compares=arm.compares,
-            stable_spec_known=True,
+            arm,
+            draft=wanted.spec.draft.on_trial,
+            live=follows(following, arm.revision, arm.sd),
+            held=_held(weights, hold, objects)
+            or _unknown_yet(arm, before, intent.awaited, snapshot.now_s),
         )
     elif new and given.others:
         stable_revision = given.others[0]
         comparable = _as_fetched_before(wanted, stable_revision, objects, checkpoint)
         why = _why(objects, stable_revision, comparable, revision, bundle)
         given = replace(given, why=why)
+    specs = (wanted,) if arm is None else (wanted, arm.sd)
+    checkpoint = _with_weights(checkpoint, weights, specs, objects)
     step = next_step(before, given)
     after = _checkpoint_after(checkpoint, step.rollout, intent, given)
     events = (*fetched_news(weights), *step.events)
@@ -131,7 +140,7 @@ def desired_state(
     carried, stable = wanted, None
     if arm is not None and given.compares:
         if rollout is not None and rollout.on_trial:
-            # It loads what the others load: a fetch for its models alone would have another name.
+            # But for a draft on trial it loads what the others load.
             carried, stable, revision = pinned(arm.sd, weights.fetched), wanted, arm.revision
     elif rollout is not None and rollout.stage is Stage.ROLLED_BACK:
         earlier = earlier_spec(objects.resource, after.stable_spec)
@@ -180,8 +189,23 @@ def _held(weights: FetchStanding, hold: Hold | None, objects: Objects) -> str:
     return "its weights are fetched" if weights.holds_pods else ""
 
 
+def _unknown_yet(
+    arm: Arm, before: Rollout | None, awaited: Collection[ModelRef], now_s: float
+) -> str:
+    """That the hub may yet tell what a draft on trial is; empty: it has, or had its time."""
+    if draft_ref(arm.sd.spec) not in awaited:
+        return ""
+    begun = before is not None and before.revision == arm.revision
+    if begun and before is not None and now_s - before.began_at_s >= PATIENCE_S:
+        return ""
+    return f"the hub has answered for its draft, or {PATIENCE_S:.0f} s are over"
+
+
 def _with_weights(
-    checkpoint: Checkpoint, standing: FetchStanding, wanted: SpeculativeDeployment, objects: Objects
+    checkpoint: Checkpoint,
+    standing: FetchStanding,
+    wanted: Iterable[SpeculativeDeployment],
+    objects: Objects,
 ) -> Checkpoint:
     """With what this fetch has found; what was found for other specs goes with them."""
     if not checkpoint.weights and standing.fetched is None:
@@ -190,7 +214,7 @@ def _with_weights(
     if standing.fetch is not None and standing.fetched is not None:
         found[standing.fetch.digest] = standing.fetched
     earlier = (earlier_spec(objects.resource, text) for _, text in checkpoint.specs())
-    specs = (wanted, *(each for each in earlier if each is not None))
+    specs = (*wanted, *(each for each in earlier if each is not None))
     fetches = (wanted_fetch(each) for each in specs)
     return checkpoint.with_weights(found, {each.digest for each in fetches if each is not None})
 
@@ -233,8 +257,18 @@ def _window(
     if before is None or before.stage is not Stage.CANARY or before.watch is None:
         return CanaryWindows(), None
     # Pods with a depth of their own are no measure for one without.
-    own = objects.depth.pods if objects.depth else {}
-    ready = [pod for pod in objects.leaders if pod.ready and pod.name not in own]
+    document = objects.depth
+    own = document.pods if document else {}
+    ready = [
+        pod
+        for pod in objects.leaders
+        if pod.ready
+        and (
+            pod.name not in own
+            # But a draft on trial has its own depth, whenever nothing else is tried in it.
+            or (before.draft and pod.name == before.watch.pod and not _tries(pod, document))
+        )
+    ]
     return windows.next(
         _names(ready, before.revision) & {before.watch.pod},
         _names(ready, before.stable),
@@ -242,6 +276,12 @@ def _window(
         snapshot.now_s,
         window_length_s(_bake_s(spec)),
     )
+
+
+def _tries(pod: ObservedPod, document: DepthDocument | None) -> bool:
+    """Whether a pod is held at a depth for some seconds, or by a person."""
+    probed = document is not None and pod.name in document.ends
+    return probed or pinned_depth(pod) is not None
 
 
 def _names(pods: Iterable[ObservedPod], revision: str) -> frozenset[str]:

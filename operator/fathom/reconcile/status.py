@@ -29,6 +29,8 @@ from fathom.reconcile.conditions import (
     telling,
 )
 from fathom.reconcile.status_input import Finding, Findings
+from fathom.rollout.rollout import Stage
+from fathom.rollout.steps import BACK
 from fathom.text import literal_secrets, scrubbed_value, shortened
 from fathom.times import rfc3339
 
@@ -83,6 +85,7 @@ def status_of(
         rollout=_rollout(findings.rollout, told),
         adaptive_verification=findings.comparisons.get(Compares.ADAPTIVE_VERIFICATION),
         drafting=findings.comparisons.get(Compares.DRAFTING),
+        draft_trial=findings.comparisons.get(Compares.DRAFT),
         measured=findings.measured,
         gained=findings.gained,
         tuning=findings.tuning,
@@ -191,7 +194,11 @@ def _rollout(
     if last.stage == OFFERED:
         # It never began.
         return None
-    return last.model_copy(update={"stage": COMPLETE})
+    ended: dict[str, str] = {"stage": COMPLETE}
+    if last.stage == Stage.ROLLED_BACK:
+        # Nothing was ever told of its end, which may come within one pass: a veto is no success.
+        ended |= {"revision": last.stable, "reason": Reason.REVERTED, "message": BACK}
+    return last.model_copy(update=ended)
 
 
 def _depth(findings: Findings, objects: Objects) -> DepthStatus:

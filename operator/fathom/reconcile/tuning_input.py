@@ -16,6 +16,7 @@ from fathom.reconcile.annotations import pinned_depth
 from fathom.reconcile.desired_state import DesiredState
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.revision import changed_restart_fields
+from fathom.rollout.rollout import Stage
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot, settings_from
 from fathom.tuning.learned_state import TuningState
 
@@ -41,13 +42,20 @@ def tuning_snapshot(
         document_before: what was in force before there was none in the cluster; None: not known.
         pods: those to judge by.
     """
-    sd = desired.tuned
+    sd, rollout = desired.tuned, desired.rollout
+    trying = _trying(snapshot.objects, desired)
     return TuningSnapshot(
         now_s=snapshot.now_s,
         settings=settings_of(
             sd, snapshot.objects.leaders, live=desired.live, counters=snapshot.counters
         ),
-        pods=tuple(_tuned_pod(pod, snapshot, sd, desired.held.get(pod.name)) for pod in pods),
+        pods=tuple(
+            replace(
+                _tuned_pod(pod, snapshot, sd, desired.held.get(pod.name)),
+                tries_draft=pod in trying,
+            )
+            for pod in (*pods, *trying)
+        ),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
         live_refusal=why_not_live(snapshot.objects, desired),
@@ -57,7 +65,23 @@ def tuning_snapshot(
         read=desired.read,
         gpus=sd.engine.layout.ranks_per_engine,
         paused=desired.paused,
+        draft_on_trial=rollout.draft if rollout is not None and trying else "",
+        adopted_draft=(
+            rollout.draft if rollout is not None and rollout.stage is Stage.PROMOTED else ""
+        ),
         compared=desired.baking and sum(pod.ready for pod in pods) == 1,
+    )
+
+
+def _trying(objects: Objects, desired: DesiredState) -> tuple[ObservedPod, ...]:
+    """The pods with a draft on trial whose depth is live: they are tuned apart from the others."""
+    rollout = desired.rollout
+    if rollout is None or not (rollout.draft and rollout.on_trial and desired.live):
+        return ()
+    if not desired.following.get(rollout.revision, False):
+        return ()
+    return tuple(
+        pod for pod in objects.leaders if pod.revision == rollout.revision and not pod.terminating
     )
 
 

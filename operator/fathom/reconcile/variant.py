@@ -1,17 +1,20 @@
 """The replica that stays beside the others to be compared: which, and when it is there. Pure."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fathom.api.choices import Compares
-from fathom.api.status import ArmState, ComparisonStatus
+from fathom.api.status import ArmState, Compared, ComparisonStatus
+from fathom.fetch.state import Fetched, FetchStanding, pinned
 from fathom.resource import SpeculativeDeployment
-from fathom.rollout.comparison import NONE
+from fathom.rollout.comparison import WORDS, ArmComparison
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.replicas import arm_of, why_no_arm
 from fathom.rollout.revision import revisions_of
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.times import rfc3339
+from fathom_fetch.metrics import MODEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,11 @@ class Arm:
 
 
 def wanted_arm(
-    wanted: SpeculativeDeployment, before: Rollout | None, given: RolloutInput
+    wanted: SpeculativeDeployment,
+    before: Rollout | None,
+    given: RolloutInput,
+    *,
+    refused: str = "",
 ) -> Arm | None:
     """The replica that is to be compared with all others; None: none is.
 
@@ -36,25 +43,26 @@ def wanted_arm(
         wanted: the spec that is carried out.
         before: the rollout or comparison as it was.
         given: this pass's view, at the revision of the other replicas.
+        refused: why what it has otherwise cannot work, as a sentence; empty: it may.
     """
     spec = arm_of(wanted.spec)
     compares = wanted.spec.compares
     if spec is None or compares is None:
         return None
-    made_from = wanted.with_spec(spec)
+    made_from, draft = wanted.with_spec(spec), wanted.spec.draft.on_trial
     ours, *others = revisions_of(made_from)
     revision = ours
     # Whatever this Fathom would call it: an upgrade is no reason to begin again.
     if (
         before is not None
-        and (before.arm, before.compares) == (True, compares)
+        and (before.arm, before.compares, before.draft) == (True, compares, draft)
         and before.stable == given.revision
     ):
         revision = before.revision
     elif before is None and ours not in given.others:
         # An operator that kept no record may have begun it.
         revision = next((each for each in others if each in given.others), ours)
-    waits = _why_not_yet(wanted, revision, before, given)
+    waits = refused.rstrip(".") or _why_not_yet(wanted, revision, before, given)
     return Arm(compares=compares, sd=made_from, revision=revision, waits=waits)
 
 
@@ -77,9 +85,61 @@ def _why_not_yet(
     return ""
 
 
-def arm_status(arm: Arm | None, rollout: Rollout | None) -> Mapping[Compares, ComparisonStatus]:
-    """What the status tells of it; empty: nothing is to be compared."""
-    return {} if arm is None else {arm.compares: _status(arm, rollout)}
+def with_target_of_others(arm: Arm, weights: FetchStanding) -> Arm:
+    """The replica with another draft, at the commit of the target that the others load.
+
+    Args:
+        arm: as the spec asks for it.
+        weights: where the fetch of the others stands.
+    """
+    if weights.fetched is None:
+        return arm
+    target = tuple((role, commit) for role, commit in weights.fetched.commits if role == MODEL)
+    return replace(arm, sd=pinned(arm.sd, Fetched(target)))
+
+
+def beside_others(
+    given: RolloutInput, arm: Arm, *, draft: str, live: bool, held: str
+) -> RolloutInput:
+    """This pass's view for the one replica that is compared with the others.
+
+    Args:
+        given: for the others.
+        arm: the one.
+        draft: that it tries; empty: it has the others'.
+        live: whether its depth is.
+        held: what its pods wait for; empty: nothing.
+    """
+    # A draft can wait: no replica that serves goes for it, unless the spec allows no surge at all.
+    waits = given.settings.waits or arm.compares is Compares.DRAFT
+    return replace(
+        given,
+        revision=arm.revision,
+        settings=replace(given.settings, waits=waits),
+        live=live,
+        compares=arm.compares,
+        draft=draft,
+        stable_spec_known=True,
+        held=held,
+    )
+
+
+def arm_status(
+    arm: Arm | None, rollout: Rollout | None, *, not_fetched: str
+) -> Mapping[Compares, ComparisonStatus]:
+    """What the status tells of it; empty: nothing is to be compared.
+
+    Args:
+        arm: the one replica.
+        rollout: as it is.
+        not_fetched: why its draft is not fetched, in words; empty: it is, or need not be.
+    """
+    if arm is None:
+        return {}
+    found = _status(arm, rollout)
+    if not_fetched:
+        found = found.model_copy(update={"message": f"{found.message} But {not_fetched}"})
+    return {arm.compares: found}
 
 
 def _status(arm: Arm, rollout: Rollout | None) -> ComparisonStatus:
@@ -96,7 +156,20 @@ def _status(arm: Arm, rollout: Rollout | None) -> ComparisonStatus:
         interval_percent=found.interval_percent if found else "",
         since=rfc3339(found.at_s) if found else "",
         reason=rollout.reason,
-        message=_message(rollout),
+        message=_message(rollout) + _adoption(arm, found),
+    )
+
+
+def _adoption(arm: Arm, found: ArmComparison | None) -> str:
+    """The edit that gives all replicas a draft that was found faster; empty: there is none."""
+    if arm.compares is not Compares.DRAFT or found is None or found.found is not Compared.FASTER:
+        return ""
+    metadata, draft = arm.sd.metadata, arm.sd.spec.draft
+    adopted = {"id": draft.id, "revision": draft.revision, "trial": None}
+    patch = json.dumps({"spec": {"draft": adopted}}, separators=(",", ":"))
+    return (
+        f" In Git, or: kubectl patch speculativedeployment {metadata.name} "
+        f"-n {metadata.namespace} --type merge -p '{patch}'"
     )
 
 
@@ -111,8 +184,7 @@ def _state(rollout: Rollout) -> ArmState:
 def _message(rollout: Rollout) -> str:
     if rollout.stage is not Stage.ROLLED_BACK:
         return str(rollout.compared) if rollout.compared else rollout.message
-    off = f"spec.speculation.{rollout.compares} to {NONE[rollout.compares]}"
     return (
         f"{rollout.message} Its place was given back; to try it once more: "
-        f"`kubectl fathom retry`, or {off} and back."
+        f"`kubectl fathom retry`, or {WORDS[rollout.compares].none} and undo that."
     )

@@ -121,17 +121,25 @@ class CanaryEvidence:
     blind: float = 0.0
     """Those windows in which a side's metrics could not be read."""
 
-    def updated(self, canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> "CanaryEvidence":
+    def updated(
+        self,
+        canary: Sequence[PodDelta],
+        stable: Sequence[PodDelta],
+        *,
+        at_own_depth: bool = False,
+    ) -> "CanaryEvidence":
         """With one more window.
 
         Args:
             canary: what its pod counted; empty: unreadable.
             stable: what the stable replicas counted in the same minute; empty: unreadable.
+            at_own_depth: whether each side has a depth of its own, as with another draft.
         """
         if not canary or not stable:
             return replace(self, looks=self.looks + 1, blind=self.blind + 1)
         speed = self.speed
-        found = _by_cells(canary, stable) or _by_requests(canary, stable)
+        by_cells = _at_any_depth if at_own_depth else _by_cells
+        found = by_cells(canary, stable) or _by_requests(canary, stable)
         if found is not None:
             speed = speed.updated(*found)
         all_stable = self.stable.updated(stable)
@@ -186,6 +194,13 @@ def _by_cells(canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> tuple[f
         if at_any is not None and (found is None or at_any[1] > MOSTLY_ELSEWHERE * found[1]):
             return at_any
     return found
+
+
+def _at_any_depth(
+    canary: Sequence[PodDelta], stable: Sequence[PodDelta]
+) -> tuple[float, float] | None:
+    """The same at equal batch alone."""
+    return _compared(_of_any_depth(_cells(canary)), _of_any_depth(_cells(stable)))
 
 
 def _compared(

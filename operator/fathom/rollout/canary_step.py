@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.observed_pods import ObservedPod
@@ -16,7 +17,7 @@ from fathom.rollout.canary_verdict import (
     verdict_alone,
     verdict_on,
 )
-from fathom.rollout.comparison import HAS, comparison_of
+from fathom.rollout.comparison import comparison_of
 from fathom.rollout.input import CanaryWindow, RolloutInput, RolloutSettings
 from fathom.rollout.replicas import ReplicaBounds
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
@@ -51,7 +52,7 @@ def rolled_back(rollout: Rollout, reason: Reason, message: str, given: RolloutIn
     over = asked.entered(Stage.ROLLED_BACK, reason, message, given.now_s)
     if rollout.arm:
         sentence = (
-            f"The replica {HAS[rollout.compares]}, of revision {rollout.revision}, is given up, "
+            f"The replica {rollout.has}, of revision {rollout.revision}, is given up, "
             f"and {rollout.stable} takes its place: {message}"
         )
         return RolloutStep(over, (Event(Severity.WARNING, reason, sentence),))
@@ -140,7 +141,7 @@ def _compared(
             message = f"{so_far(rollout.evidence)}; compared for {counted(left, 'more minute')}."
         message = f"pod {pod.name}: {message}"
         return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=message))
-    sentence = f"Pod {pod.name}, {HAS[rollout.compares]}, compared with the others: {found}"
+    sentence = f"Pod {pod.name}, {rollout.has}, compared with the others: {found}"
     after = replace(rollout, compared=found, reason=Reason.COMPARING, message=str(found))
     return RolloutStep(after, (normal(EventReason.COMPARED, sentence),))
 
@@ -148,7 +149,8 @@ def _compared(
 def _seen(rollout: Rollout, watch: CanaryWatch, given: RolloutInput) -> Rollout:
     evidence = rollout.evidence
     if given.window is not None and _counts(given.window, watch, given):
-        evidence = evidence.updated(given.window.canary, given.window.stable)
+        window, own = given.window, bool(rollout.draft)
+        evidence = evidence.updated(window.canary, window.stable, at_own_depth=own)
     return replace(rollout, watch=watch, evidence=evidence)
 
 
@@ -156,6 +158,8 @@ def _counts(window: CanaryWindow, watch: CanaryWatch, given: RolloutInput) -> bo
     if watch.ready_since_s is None or watch.unready_since_s is not None:
         return False
     baked_s, bake_s = given.now_s - watch.ready_since_s, given.settings.bake_s
+    if not given.depth_settled and baked_s < bake_s:
+        return False
     # An arm stays for months, and a fleet at rest is not written about.
     return baked_s >= min(WARM_UP_S, bake_s / 4) and (
         baked_s < LONGEST_BAKE * bake_s or window.is_busy
@@ -193,13 +197,16 @@ def no_room(rollout: Rollout, given: RolloutInput) -> NoRoom | None:
     if given.now_s >= until_s and not settings.waits:
         message = f"no node has capacity for one more: {found.trouble.message}"
         return NoRoom(takes=True, reason=Reason.CANARY_STARTING, message=message)
+    trial = given.compares is Compares.DRAFT
+    why = "a draft on trial takes no replica's place" if trial else "rollout.whenNoCapacity is Wait"
     then = (
-        "It waits for capacity, since rollout.whenNoCapacity is Wait."
+        f"It waits for capacity, since {why}."
         if settings.waits
         else f"If that is so until {rfc3339(until_s)}, it takes the place of a replica: "
         f"{cost(rollout.stable, given)}."
     )
-    open_yet = given.now_s < until_s
+    # Nobody misses a draft on trial: that it has no place is no trouble.
+    open_yet = given.now_s < until_s or trial
     return NoRoom(
         takes=False,
         reason=Reason.AWAITING_CAPACITY if open_yet else Reason.NO_CAPACITY,

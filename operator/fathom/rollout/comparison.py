@@ -25,15 +25,52 @@ from fathom.times import UnixSeconds
 
 _NO_DIFFERENCE: Final = -log1p(-MOST_LOSS)
 """Difference of log speed: less, in both directions, is none that would hold a rollout back."""
-HAS: Final = {
-    Compares.ADAPTIVE_VERIFICATION: "with adaptive verification",
-    Compares.DRAFTING: "without drafts",
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What a comparison is called in sentences."""
+
+    has: str
+    """What the one replica is; `{draft}` stands for the draft on trial."""
+    none: str
+    """The edit that makes it like the others."""
+    to_all: str
+    """The edit that makes the others like it, as a whole sentence."""
+    at: str = "at equal batch"
+    """How both sides are compared."""
+
+
+WORDS: Final = {
+    Compares.ADAPTIVE_VERIFICATION: Words(
+        has="with adaptive verification",
+        none="set spec.speculation.adaptiveVerification to Disabled",
+        to_all="To run all replicas with adaptive verification, set "
+        "spec.speculation.adaptiveVerification to Enabled.",
+    ),
+    Compares.DRAFTING: Words(
+        has="without drafts",
+        none="set spec.speculation.drafting to Enabled",
+        to_all="To run all replicas without drafts, set spec.speculation.drafting to Disabled.",
+    ),
+    Compares.DRAFT: Words(
+        has="with draft {draft}",
+        none="remove spec.draft.trial",
+        to_all="To adopt its draft, set spec.draft.id and spec.draft.revision to those of "
+        "spec.draft.trial.",
+        at="at equal batch, each side at its own depth",
+    ),
 }
-"""What the one replica is."""
-NONE: Final = {Compares.ADAPTIVE_VERIFICATION: "Disabled", Compares.DRAFTING: "Enabled"}
-"""The value that makes it like the others."""
-_ALL: Final = {Compares.ADAPTIVE_VERIFICATION: "Enabled", Compares.DRAFTING: "Disabled"}
-"""The value that makes the others like it."""
+
+
+def what_it_has(compares: Compares, draft: str) -> str:
+    """What the one replica is, in words.
+
+    Args:
+        compares: what it has otherwise than the others.
+        draft: the one on trial, if that is it.
+    """
+    return WORDS[compares].has.format(draft=draft)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +110,23 @@ class ArmComparison:
         speed = ""
         if self.error is not None:
             speed = (
-                f"{self.percent} % tokens per second per request at equal batch "
+                f"{self.percent} % tokens per second per request {self.words.at} "
                 f"(95 %: {self.interval_percent}). "
             )
         remark = f"{self.remark} " if self.remark else ""
         return f"{speed}{remark}{self._advice}"
 
     @property
+    def words(self) -> Words:
+        """What it is called."""
+        return WORDS[self.compares]
+
+    @property
     def _advice(self) -> str:
-        field = f"spec.speculation.{self.compares}"
-        none = f"set {field} to {NONE[self.compares]}"
+        none = self.words.none
         match self.found:
             case Compared.FASTER:
-                to_all = f"set {field} to {_ALL[self.compares]}"
-                return f"To run all replicas {HAS[self.compares]}, {to_all}."
+                return self.words.to_all
             case Compared.SLOWER:
                 return f"That replica is slower than the others. To end it, {none}."
             case Compared.NO_DIFFERENCE:

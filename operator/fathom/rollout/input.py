@@ -90,6 +90,10 @@ class RolloutInput:
     """What the revision's pods wait for, in words, before they may be created; empty: nothing."""
     compares: Compares | None = None
     """What `revision` has otherwise, if it is asked for in one replica only, to be compared."""
+    draft: str = ""
+    """The draft on trial, if that is it."""
+    depth_settled: bool = True
+    """Whether a draft on trial has had its own best depth by now."""
     fallen_back: bool = False
     """Whether the spec in force is an earlier one, since the newest cannot be carried out."""
     offered: bool = False

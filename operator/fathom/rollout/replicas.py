@@ -221,6 +221,8 @@ def arm_of(spec: SpeculativeDeploymentSpec) -> SpeculativeDeploymentSpec | None:
     match spec.compares:
         case None:
             return None
+        case Compares.DRAFT:
+            return spec.model_copy(update={"draft": spec.draft.with_trial()})
         case Compares.ADAPTIVE_VERIFICATION:
             wished: dict[str, object] = {"adaptive_verification": AdaptiveVerification.ENABLED}
         case Compares.DRAFTING:

@@ -153,6 +153,8 @@ def _inputs(engine: EngineProfile, form: StartedAs) -> dict[str, JsonValue]:
         exclude={
             # The version decides the form of the command, and the form is in the hash.
             "engine": {"version"},
+            # One replica has it, of a revision of its own.
+            "draft": {"trial"},
             # What claim the operator makes is no matter of the pods, only that it makes one.
             "cache": {"size", "storage_class_name", "access_modes"},
         },

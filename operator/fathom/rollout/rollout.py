@@ -16,7 +16,7 @@ from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.api.newer_release import read_known
 from fathom.rollout.canary_evidence import CanaryEvidence
-from fathom.rollout.comparison import ArmComparison
+from fathom.rollout.comparison import ArmComparison, what_it_has
 from fathom.times import UnixSeconds
 
 
@@ -81,6 +81,8 @@ class Rollout:
     """Whether its one replica is there to be compared, and never promoted."""
     compares: Compares = Compares.ADAPTIVE_VERIFICATION
     """What it then has otherwise than the others; an older Fathom knew nothing else."""
+    draft: str = ""
+    """The draft on trial, if that is what it compares."""
     compared: ArmComparison | None = None
     """What came of that; None: nothing yet."""
     offered: bool = False
@@ -106,6 +108,11 @@ class Rollout:
     def served(self) -> bool:
         """Whether its one replica, which is compared with the others, has become ready."""
         return self.watch is not None and self.watch.ready_since_s is not None
+
+    @property
+    def has(self) -> str:
+        """What its one replica is that is compared with the others, in words."""
+        return what_it_has(self.compares, self.draft)
 
     @property
     def most_new(self) -> int | None:

@@ -31,12 +31,13 @@ from fathom.rollout.canary_step import (
     takes_at_once,
     watched_canary,
 )
-from fathom.rollout.comparison import HAS
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import Rollout, Stage
 
 SETTLE_S: Final = 10.0
 """A spec that has just changed may change again: edits within this time are one rollout."""
+BACK: Final = "the spec asks for what served before."
+"""How a rollout ends whose spec was taken back."""
 _DOWN_S: Final = 60.0
 """Until what serves no more is taken for broken: a probe that fails, or a busy node, takes less."""
 
@@ -107,7 +108,7 @@ def _of_this_spec(
         begun = replace(_begun(given, before.stable), retry=before.retry)
         return (begun if again else before), ()
     if given.revision == before.stable:
-        asked = "the spec asks for what served before."
+        asked = BACK
         ended = f"the spec is back at {given.revision}."
         if given.fallen_back:
             asked = "the newest spec is refused, and this one served before."
@@ -133,7 +134,7 @@ def _of_this_spec(
 
 def _what(rollout: Rollout) -> str:
     if rollout.arm:
-        return f"comparison of a replica {HAS[rollout.compares]}, revision {rollout.revision},"
+        return f"comparison of a replica {rollout.has}, revision {rollout.revision},"
     return f"rollout to revision {rollout.revision}"
 
 
@@ -154,8 +155,11 @@ def _with_other_end(before: Rollout, given: RolloutInput) -> tuple[Rollout, tupl
 
 def _for(rollout: Rollout, given: RolloutInput) -> Rollout:
     """The same, to the end that is asked for now."""
+    arm = given.compares is not None
     compares = given.compares or rollout.compares
-    return replace(rollout, arm=given.compares is not None, compares=compares)
+    # A draft that was on trial and is rolled out now goes on at its own depth.
+    draft = given.draft if arm else rollout.draft
+    return replace(rollout, arm=arm, compares=compares, draft=draft)
 
 
 def _served_last(before: Rollout, given: RolloutInput) -> str:
@@ -254,7 +258,7 @@ def _tried(rollout: Rollout, given: RolloutInput) -> RolloutStep:
     )
     if rollout.arm:
         message = (
-            f"One replica {HAS[rollout.compares]}, of revision {rollout.revision}, is compared "
+            f"One replica {rollout.has}, of revision {rollout.revision}, is compared "
             f"with those of {rollout.stable} for as long as the spec says Canary."
         )
         return RolloutStep(canary, (normal(EventReason.CANARY, message),))

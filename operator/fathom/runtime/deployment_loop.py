@@ -186,6 +186,7 @@ class DeploymentLoop(Loop):
             checkpoint=state.checkpoint,
             hold=found.hold,
             windows=state.windows,
+            tuner=state.tuner,
             document_written_at_s=state.document_written_at_s,
             bundle=self._world.bundle,
             renderings=self._memo.renderings,

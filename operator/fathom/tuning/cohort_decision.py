@@ -52,9 +52,11 @@ def together(
     elif news:
         reason = Reason.TUNED_APART
     told = (rest.message, *(f"{whom(each)}: {decided.message}" for each, decided in apart))
-    alarms = {each.kind: each for part in reversed(parts) for each in part.alarms}
-    measured = [each.measured for each in parts if each.measured is not None]
-    rooms = [each.headroom_tokens_per_second for each in parts]
+    # What a draft on trial is worth, its comparison says.
+    counted_in = (rest, *(each for cohort, each in apart if not cohort.draft))
+    alarms = {each.kind: each for part in reversed(counted_in) for each in part.alarms}
+    measured = [each.measured for each in counted_in if each.measured is not None]
+    rooms = [each.headroom_tokens_per_second for each in counted_in]
     known = [each for each in rooms if each is not None]
     return replace(
         lead,
@@ -95,6 +97,8 @@ def _document(
 def whom(cohort: Cohort) -> str:
     """A cohort, as the begin of a sentence."""
     names = _names(cohort.pods)
+    if cohort.draft:
+        return f"{names} with draft {cohort.draft}"
     return f"{names} on {cohort.device}" if cohort.device else f"{names} with other text"
 
 

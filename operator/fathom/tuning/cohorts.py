@@ -285,7 +285,8 @@ def rest(
     given = replace(
         snapshot,
         pods=tuple(pod for pod in snapshot.pods if pod.name not in apart),
-        apart=tuple(pod for pod in snapshot.pods if pod.name in apart),
+        # What another draft makes is held against nobody.
+        apart=tuple(pod for pod in snapshot.pods if pod.name in apart and not pod.tries_draft),
         document=view,
         whole=document,
         state=replace(

@@ -80,6 +80,8 @@ class TunedPod:
     """Depth this pod is held at: by a person, or by a quality check."""
     counters: PodCounters | None = None
     """Latest look at its metrics; None: unreadable, which is not zero."""
+    tries_draft: bool = False
+    """Whether it has the draft on trial, and not the one that all others have."""
     checked: bool = False
     """Whether it is a quality check that holds it, which may ask for depth 0 in any case."""
 
@@ -115,6 +117,10 @@ class TuningSnapshot:
     """The sentence that says who holds depth, and why; empty: nobody does."""
     started_elsewhere: bool = False
     """Whether Fathom did not start these pods, so that its spec says nothing of their depths."""
+    draft_on_trial: str = ""
+    """The draft that some of these pods try; empty: none is on trial."""
+    adopted_draft: str = ""
+    """The one that was on trial and is now to be everybody's; empty: none."""
     compared: bool = False
     """Whether a canary is compared with the only one of these pods that is ready."""
     whole: DepthDocument | None = None

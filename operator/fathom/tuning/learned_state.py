@@ -105,12 +105,16 @@ class Cohort:
     """Pods that are tuned apart from the rest, since they are unlike it."""
 
     device: str
-    """What they run on; empty: on what the rest does, but the text of their requests differs."""
+    """What they run on; empty: on what the rest does, but their text or their draft differs."""
     pods: tuple[str, ...]
     schedule: Schedule
     """Theirs as of the last decision."""
     state: "TuningState"
     """What is known of them alone."""
+    draft: str = ""
+    """The draft that they try; empty: they have the rest's."""
+    settled: bool = False
+    """Whether they, who try a draft, were ever at the best depth that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

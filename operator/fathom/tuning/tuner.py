@@ -35,7 +35,7 @@ from typing import Final
 
 from fathom.api.choices import TuningMode
 from fathom.engine.depth import DepthDocument
-from fathom.tuning import cohorts, sentences
+from fathom.tuning import cohorts, draft_trial, sentences
 from fathom.tuning.assessment import assess
 from fathom.tuning.checks import moves, orders, probing, readiness
 from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, next_probe
@@ -91,6 +91,7 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
         # No new generation: nothing that is in force changes with it.
         snapshot = replace(snapshot, document=replace(found, tokens=tokens))
     is_static = snapshot.settings.mode is TuningMode.STATIC
+    everybody, snapshot = snapshot, replace(snapshot, pods=draft_trial.others(snapshot))
     if snapshot.read and (is_static or snapshot.live_refusal is not None):
         document = orders.at_rest(snapshot)
         if document is not snapshot.document:
@@ -101,15 +102,20 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
         return _of_alike(snapshot, snapshot.document or orders.unwritten(snapshot))
     if snapshot.document is None:
         return orders.start(snapshot)
-    return _of_all(snapshot, snapshot.document)
+    return _of_all(everybody, snapshot.document)
 
 
 def _of_all(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision:
     """Pods that are unlike the rest are decided for apart."""
-    before = snapshot.state.cohorts
-    state, schedule = by_device(snapshot.state, document.schedule, snapshot.pods)
+    before, pods = snapshot.state.cohorts, draft_trial.others(snapshot)
+    trial = draft_trial.trial_of(snapshot)
+    state, schedule = draft_trial.adopted(snapshot.state, document.schedule, snapshot.adopted_draft)
+    state = replace(state, cohorts=tuple(each for each in state.cohorts if not each.draft))
+    state, schedule = by_device(state, schedule, pods)
     if not snapshot.paused:
-        state = by_text(state, schedule, snapshot.pods, snapshot.now_s)
+        state = by_text(state, schedule, pods, snapshot.now_s)
+    if trial is not None:
+        state = replace(state, cohorts=(*state.cohorts, trial))
     if not (before or state.cohorts):
         return _of_alike(replace(snapshot, state=state), document)
     rest = _of_alike(*cohorts.rest(snapshot, document, state, schedule))
@@ -118,9 +124,15 @@ def _of_all(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision
         if not cohort.pods:
             kept.append(cohort)
             continue
-        decision = _of_alike(*cohorts.alone(snapshot, document, cohort, gained))
-        gained, its = decision.state.gained, replace(decision.state, gained=Gained())
-        kept.append(replace(cohort, schedule=decision.document.schedule, state=its))
+        given = Gained() if cohort.draft else gained
+        decision = _of_alike(*cohorts.alone(snapshot, document, cohort, given))
+        its = replace(decision.state, gained=Gained())
+        after = replace(cohort, schedule=decision.document.schedule, state=its)
+        if cohort.draft:
+            after = replace(after, settled=draft_trial.has_settled(cohort, decision))
+        else:
+            gained = decision.state.gained
+        kept.append(after)
         apart.append((cohort, decision))
     rest = replace(rest, state=replace(rest.state, cohorts=tuple(kept), gained=gained))
     news = changes(before, state.cohorts, (pod.name for pod in snapshot.pods))

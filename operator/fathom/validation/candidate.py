@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fathom.api.choices import Compares
 from fathom.api.names import ANNOTATION_ENGINE_ARGUMENTS, SILENCE_PREFIX
 from fathom.api.problem import Problem, Severity
 from fathom.api.spec import SpeculativeDeploymentSpec
@@ -12,6 +13,7 @@ from fathom.engine.profile import EngineProfile
 from fathom.engine.start import is_release_image
 from fathom.model_facts import ModelFacts, ModelRef
 from fathom.resource import SpeculativeDeployment
+from fathom.rollout.replicas import arm_of
 from fathom.validation.model_input import PreflightInput, preflight_of
 from fathom.validation.model_verdict import DraftVerdict, check_draft
 
@@ -41,6 +43,8 @@ class Candidate:
     """None: it is for no cluster in particular, and none is judged."""
     accepted: bool = False
     """Whether this very revision was carried out before: a rule that is new warns of it."""
+    trial: DraftVerdict | None = None
+    """Whether the draft on trial works with the target; None: none is."""
 
     @property
     def spec(self) -> SpeculativeDeploymentSpec:
@@ -83,12 +87,15 @@ def candidate_of(
         accepted: whether this very revision was carried out before.
     """
     given = preflight_of(resource.engine, models)
+    arm = arm_of(resource.spec) if resource.spec.compares is Compares.DRAFT else None
+    tried = None if arm is None else preflight_of(resource.with_spec(arm).engine, models)
     return Candidate(
         resource=resource,
         models=given,
         verdict=check_draft(given),
         cluster=cluster,
         accepted=accepted,
+        trial=None if tried is None else check_draft(tried),
     )
 
 

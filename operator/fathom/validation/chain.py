@@ -267,6 +267,12 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             source="docs/engines.md",
         ),
         Rule(
+            id="trial-fits",
+            check=spec_checks.trial_fits,
+            says="A draft on trial works with the target.",
+            source="docs/preflight.md",
+        ),
+        Rule(
             id="cache-size",
             check=cache_checks.size_of_cache,
             says="The weights fit in the claim that Fathom makes.",

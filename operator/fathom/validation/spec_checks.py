@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from fathom.api.accelerators import AMD, vendor_of
 from fathom.api.cel_rules import CREATION_RULES
 from fathom.api.choices import AdaptiveVerification
+from fathom.api.conditions import Reason
 from fathom.api.names import bad_label_names
 from fathom.api.problem import Problem, warning
 from fathom.engine.start import PROFILED_BY_DEFAULT, PROFILED_CONTEXT, parsed_version
@@ -28,6 +29,7 @@ from fathom.validation.start_checks import Variable, engine_variables
 
 _HUB_TOKEN: Final = re.compile(r"(?<![A-Za-z0-9_])(hf|api_org)_[A-Za-z0-9]{20,}")
 """As the Hugging Face Hub makes them: 34 letters and digits after the prefix, so far."""
+TRIAL: Final = "spec.draft.trial"
 _FROM_ENV: Final = "put it into a Secret, and name that in valueFrom.secretKeyRef"
 _FROM_FIELD: Final = "put it into a Secret, and name that in spec.model.tokenSecretRef"
 _SECRET_VARIABLES: Final[Mapping[str, str]] = MappingProxyType(
@@ -65,7 +67,9 @@ def version(candidate: Candidate) -> Iterator[Problem]:
 
 def model_names(candidate: Candidate) -> Iterator[Problem]:
     spec = candidate.spec
-    for field, name in (("model.id", spec.model.id), ("draft.id", spec.draft.id)):
+    trial = spec.draft.trial.id if spec.draft.trial else ""
+    named = (("model.id", spec.model.id), ("draft.id", spec.draft.id), ("draft.trial.id", trial))
+    for field, name in named:
         if name and not is_model_name(name):
             yield Problem(
                 field=f"spec.{field}",
@@ -158,6 +162,13 @@ def draft_fits(candidate: Candidate) -> Iterator[Problem]:
     verdict = candidate.verdict
     if verdict.refused:
         yield Problem(field=verdict.field, message=verdict.message)
+
+
+def trial_fits(candidate: Candidate) -> Iterator[Problem]:
+    """The same of a draft on trial, which is tried where it may work: what serves has another."""
+    trial = candidate.trial
+    if trial is not None and (trial.refused or trial.reason is Reason.DOUBTFUL):
+        yield warning(TRIAL, trial.message)
 
 
 def plain_secrets(candidate: Candidate) -> Iterator[Problem]:

@@ -72,6 +72,21 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         ],
         [{"speculation.drafting": "Canary", "speculation.tuning.mode": "Static"}],
     ),
+    "draft.trial": (
+        [
+            {"draft.trial": {"id": "a/b"}},
+            {"draft.trial": {"id": "a/b"}, "speculation.tuning.mode": "Static"},
+            {"draft.trial": {"id": "a/b"}, "speculation.adaptiveVerification": "Enabled"},
+            {"draft.trial": {"id": "a/b"}, "draft.method": "mtp"},
+            {"speculation.drafting": "Canary"},
+        ],
+        [
+            {"draft.trial": {"id": "a/b"}, "draft.id": None, "draft.method": "mtp"},
+            {"draft.trial": {"id": "a/b"}, "speculation.drafting": "Canary"},
+            {"draft.trial": {"id": "a/b"}, "speculation.drafting": "Disabled"},
+            {"draft.trial": {"id": "a/b"}, "speculation.adaptiveVerification": "Canary"},
+        ],
+    ),
     "draft.revision": (
         [
             {"draft.revision": "main"},

@@ -101,6 +101,7 @@ def test_what_must_be_given_is_required_and_nothing_else() -> None:
         "model.id",
         "model.tokenSecretRef.name",
         "model.tokenSecretRef.key",
+        "draft.trial.id",
         "metrics.prometheus.bearerTokenSecretRef.name",
         "metrics.prometheus.bearerTokenSecretRef.key",
         "metrics.prometheus.basicAuthSecretRef.name",

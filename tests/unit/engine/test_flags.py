@@ -9,7 +9,8 @@ import pytest
 import yaml
 from pydantic.fields import FieldInfo
 
-from fathom.api.spec import DraftSpec, EngineSpec
+from fathom.api.models import DraftSpec
+from fathom.api.spec import EngineSpec
 from fathom.engine.capability_table import EVERY_RELEASE, TABLE
 from fathom.engine.flags import FLAGS, KEYS, engine_args
 from fathom.engine.replica_layout import Role

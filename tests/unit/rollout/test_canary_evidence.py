@@ -77,6 +77,22 @@ def test_what_drafts_again_in_the_middle_of_a_window_is_compared_at_the_depth_th
     assert compared(ours, theirs).mean == pytest.approx(0)
 
 
+def test_drafts_are_compared_at_whatever_depth_each_runs() -> None:
+    """A little time at one depth of both is not what either serves at."""
+    other = replace(BUCKET, depth=1)
+    ours = delta({BUCKET: steps(1000, step_s=0.02, per_request=3.6, batch=6)})
+    theirs = delta(
+        {
+            other: steps(900, step_s=0.012, per_request=1.5, batch=6),
+            BUCKET: steps(100, step_s=0.02, per_request=3.6, batch=6),
+        }
+    )
+    found = CanaryEvidence().updated([ours], [theirs], at_own_depth=True).speed
+    speed = (900 * 1.5 + 100 * 3.6) / (900 * 0.012 + 100 * 0.02)
+    assert found.mean == pytest.approx(log(3.6 / 0.02 / speed))
+    assert compared(ours, theirs).mean == pytest.approx(0)
+
+
 def test_what_is_left_of_a_difference_in_batch_is_evened_out() -> None:
     """A fuller replica has longer steps, which is no fault of its engine."""
     ours = delta({BUCKET: steps(1000, step_s=0.02 * exp(BATCH_COST), per_request=3, batch=8)})

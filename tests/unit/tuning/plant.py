@@ -182,6 +182,8 @@ class Pod:
     """What the engine drafts whatever it is asked for."""
     other_acceptance: tuple[float, ...] | None = None
     """Acceptance of a draft that is not the other pods'."""
+    tries_draft: bool = False
+    """Whether that is the draft on trial."""
     decay_per_hour: float = 0.0
     """Share of its acceptance that an engine loses in an hour of running."""
     difficulty_sd: float | None = None
@@ -336,6 +338,8 @@ class Fleet:
     readable: bool = True
     paused: str = ""
     """Who holds depth, as a sentence."""
+    draft_on_trial: str = ""
+    adopted_draft: str = ""
     frozen_at_s: float | None = None
     """Metrics stand still since then."""
     document: DepthDocument | None = None
@@ -385,6 +389,7 @@ class Fleet:
                     ready=pod.ready,
                     ready_for_s=pod.ready_for_s,
                     pinned_depth=pod.pinned_depth,
+                    tries_draft=pod.tries_draft,
                     counters=looks.get(pod.name),
                 )
                 for pod in self.pods
@@ -394,6 +399,8 @@ class Fleet:
             live_refusal=None,
             state=self.state,
             paused=self.paused,
+            draft_on_trial=self.draft_on_trial,
+            adopted_draft=self.adopted_draft,
         )
 
     def step(self) -> TuningDecision:

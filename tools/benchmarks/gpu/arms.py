@@ -9,10 +9,9 @@ from typing import Final
 from benchmarks.gpu.machine import Machine
 from benchmarks.gpu.records import DIRECTORY_VARIABLE
 from fathom.api.choices import AdaptiveVerification, TuningMode
+from fathom.api.models import DraftSpec, ModelSpec
 from fathom.api.spec import (
-    DraftSpec,
     EngineSpec,
-    ModelSpec,
     NodePoolSpec,
     SpeculationSpec,
     SpeculativeDeploymentSpec,
