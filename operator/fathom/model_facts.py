@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Self
 
@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.model_layers import Layers, has_experts, layers_of
+from fathom.model_weights import Weights
 
 _Document = Mapping[str, JsonValue]
 
@@ -35,6 +36,10 @@ _EAGLE_KEYS: Final = (
     "norm_output",
 )
 """Keys that only a draft of EAGLE 3 has."""
+EAGLE3_SPECULATORS: Final = frozenset({"eagle3", "peagle"})
+"""Types of drafts in the speculators format that have the weights of EAGLE 3."""
+_RUN: Final = ("AutoConfig", "AutoModel")
+"""Keys of `auto_map` whose classes vLLM may load for a draft; its own formats have others."""
 _HUB_ID: Final = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(:\w[\w.-]*)?", re.ASCII)
 """`organisation/name` or `name`; after a colon, the quantisation of a GGUF file."""
 _STREAMED: Final = ("s3://", "gs://", "az://")
@@ -69,6 +74,7 @@ class ModelConfig:
     """Multi-token prediction layers that come with the model."""
     fc_norm: bool = False
     norm_output: bool = False
+    norm_before_fc: bool = False
     use_aux_hidden_state: bool = True
     aux_layers: tuple[int, ...] = ()
     """Layers of the target whose hidden states a draft reads, as named at the top."""
@@ -76,6 +82,8 @@ class ModelConfig:
     """The same, as `eagle_config` names them."""
     aux_hidden_states: int | None = None
     """How many such layers there are."""
+    aux_layer_count: int | None = None
+    """The same, as drafts with layers of Qwen 3 may name it; vLLM asks of these for it first."""
     eagle_keys: bool = False
     """Whether it has a key that only a draft of EAGLE 3 has."""
     trained_for: tuple[str, ...] = ()
@@ -88,6 +96,8 @@ class ModelConfig:
     """`model_type` of such a draft's layers."""
     remote_code: bool = False
     """Whether the repository brings classes of its own."""
+    runs_code: bool = False
+    """Whether those may run in an engine that trusts them."""
     fp8_kv_cache: bool = False
     """Whether the checkpoint declares a KV cache in FP8, which vLLM's `auto` follows."""
     quantization: str = ""
@@ -110,9 +120,15 @@ class ModelConfig:
     @property
     def like_eagle3(self) -> bool:
         """Whether anything in it says that it is a draft of EAGLE 3."""
+        return self.named_eagle3 or bool(self.speculators_type) or self.remote_code
+
+    @property
+    def named_eagle3(self) -> bool:
+        """Whether its own keys, or names in it, say so."""
         named = any("eagle3" in name.lower() for name in self.architectures)
-        beside = self.speculators_type or self.draft_vocab_size is not None or self.remote_code
-        return bool(named or beside or self.eagle_keys or self.fc_norm or self.norm_output)
+        keys = self.eagle_keys or self.fc_norm or self.norm_output
+        ours = self.speculators_type in EAGLE3_SPECULATORS
+        return named or ours or keys or self.draft_vocab_size is not None
 
     @property
     def architecture(self) -> str:
@@ -147,18 +163,21 @@ class ModelConfig:
             qk_rope_head_dim=_count(text, "qk_rope_head_dim"),
             nextn_predict_layers=_nextn_layers(text),
             # At the top level only; inside `eagle_config` vLLM does not look for them.
-            fc_norm=document.get("fc_norm") is True,
-            norm_output=document.get("norm_output") is True,
+            fc_norm=bool(document.get("fc_norm")),
+            norm_output=bool(document.get("norm_output")),
+            norm_before_fc=bool(eagle.get("norm_before_fc", document.get("norm_before_fc"))),
             use_aux_hidden_state=eagle.get("use_aux_hidden_state") is not False,
             aux_layers=_layers(document, "eagle_aux_hidden_state_layer_ids"),
             eagle_config_layers=_layers(eagle, "eagle_aux_hidden_state_layer_ids"),
             aux_hidden_states=_count(drafting, "num_aux_hidden_states"),
+            aux_layer_count=_count(drafting, "num_aux_layers"),
             eagle_keys=any(key in document for key in _EAGLE_KEYS),
             trained_for=_names(verifier),
             target_layers=_count(text, "num_target_layers"),
             speculators_type=speculators,
             layer_type=_text(_inner(document, _LAYERS), "model_type"),
             remote_code=bool(document.get("auto_map")),
+            runs_code=any(key.startswith(_RUN) for key in _inner(document, "auto_map")),
             fp8_kv_cache=_fp8_kv_cache(document),
             quantization=_text(_inner(document, "quantization_config"), "quant_method"),
             has_experts=has_experts(text),
@@ -268,16 +287,6 @@ class Absence(Enum):
     NO_MODEL = "the method has none"
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """What is known of a model's weight files. None of them is ever read beyond its header."""
-
-    total_bytes: int | None = None
-    """Size of the files that vLLM loads by default; None: unknown."""
-    has_d2t: bool | None = None
-    """Whether they hold the table from draft tokens to target tokens; None: unknown."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """One model, as far as it is known."""
@@ -285,7 +294,7 @@ class ModelFacts:
     config: ModelConfig | None = None
     source: str = "its config.json"
     """Where the config is from, in words."""
-    weights: Weights = Weights()
+    weights: Weights = field(default_factory=Weights)
     absence: Absence | None = None
     """Why there is no config; None: there is one."""
     explanation: str = ""
@@ -304,14 +313,7 @@ class ModelFacts:
             return before if before.config is not None else self
         if self.config != before.config:
             return self
-        ours, theirs = self.weights, before.weights
-        return replace(
-            self,
-            weights=Weights(
-                theirs.total_bytes if ours.total_bytes is None else ours.total_bytes,
-                theirs.has_d2t if ours.has_d2t is None else ours.has_d2t,
-            ),
-        )
+        return replace(self, weights=self.weights.or_before(before.weights))
 
 
 _MAY_PASS: Final = frozenset({Absence.NOT_YET, Absence.UNREACHABLE, Absence.GATED, Absence.MISSING})

@@ -14,8 +14,10 @@ import pytest
 import yaml
 
 from fathom.adapters.hub import HuggingFaceHub
+from fathom.adapters.model_files import INDEX
 from fathom.adapters.ports import ModelHub
-from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef, Weights
+from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
+from fathom.model_weights import Tensor, Weights
 from manifest_samples import manifest
 from support import bad_server
 from support.bad_server import SECRET, Answer, answering
@@ -50,6 +52,7 @@ async def server() -> AsyncIterator[HubServer]:
                     "model-00002-of-00002.safetensors": WEIGHTS,
                     "consolidated.safetensors": WEIGHTS,
                     "original/model.safetensors": WEIGHTS,
+                    INDEX: b"{}",
                 }
             ),
             "org/draft": Repository(
@@ -78,11 +81,13 @@ def real(server: HubServer, cache: Path, **changed: Any) -> HuggingFaceHub:
 KNOWN: Final = {
     TARGET: ModelFacts(
         config=ModelConfig(architectures=("LlamaForCausalLM",), hidden_size=64),
-        weights=Weights(2 * len(WEIGHTS)),
+        weights=Weights(total_bytes=2 * len(WEIGHTS), pickled=False),
     ),
     DRAFT: ModelFacts(
         config=ModelConfig(vocab_size=100, draft_vocab_size=10, eagle_keys=True),
-        weights=Weights(len(WEIGHTS), has_d2t=True),
+        weights=Weights(
+            total_bytes=len(WEIGHTS), pickled=False, tensors=(Tensor("d2t", "I64", (10,)),)
+        ),
     ),
 }
 
@@ -324,7 +329,7 @@ async def test_a_mirror_that_would_send_a_whole_file_is_not_listened_to(
 
     found = await real(server, tmp_path).look_up(DRAFT)
 
-    assert found.weights == Weights(len(weights), has_d2t=None)
+    assert found.weights == Weights(total_bytes=len(weights), pickled=False)
     assert server.sent_bytes["model.safetensors"] < len(weights) / 2
     assert server.requests.count("GET /cdn/org/draft/model.safetensors") == 1
 
@@ -436,3 +441,43 @@ async def test_check_asks_nobody_where_the_environment_says_offline(
     assert (checked.code, checked.stderr) == (0, "")
     assert "the hub is not to be asked" in checked.stdout
     assert server.requests == []
+
+
+async def test_of_several_files_the_index_is_read_and_no_header(
+    server: HubServer, tmp_path: Path
+) -> None:
+    one, two = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+    weight_map = {"fc.weight": one, "norm.weight": one, "d2t": two, "lm_head.weight": "../gone"}
+    index = json.dumps({"weight_map": weight_map}).encode()
+    files = {"config.json": DRAFT_CONFIG, one: WEIGHTS, two: WEIGHTS, INDEX: index}
+    server.repositories["org/draft"] = Repository(files, revisions=("v1",))
+
+    found = await real(server, tmp_path).look_up(DRAFT)
+
+    assert found.weights == Weights(
+        total_bytes=2 * len(WEIGHTS),
+        tensors=(Tensor("d2t"), Tensor("fc.weight"), Tensor("lm_head.weight")),
+        pickled=False,
+        index_lacks="../gone",
+    )
+    assert len(server.requests) == 3
+    assert not server.sent_bytes.keys() & {one, two}
+
+
+async def test_the_index_beside_one_file_is_none_that_vllm_fetches(
+    server: HubServer, tmp_path: Path
+) -> None:
+    index = json.dumps({"weight_map": {"fc.weight": "gone.safetensors"}}).encode()
+    files = {"config.json": DRAFT_CONFIG, "weights.safetensors": WEIGHTS, INDEX: index}
+    server.repositories["org/draft"] = Repository(files, revisions=("v1",))
+
+    found = await real(server, tmp_path).look_up(DRAFT)
+
+    assert found.weights == Weights(total_bytes=len(WEIGHTS), pickled=False)
+
+
+async def test_pickles_are_known_by_their_names(server: HubServer, tmp_path: Path) -> None:
+    files = {"config.json": DRAFT_CONFIG, "pytorch_model.bin": WEIGHTS}
+    server.repositories["org/draft"] = Repository(files, revisions=("v1",))
+
+    assert (await real(server, tmp_path).look_up(DRAFT)).weights == Weights(pickled=True)

@@ -6,11 +6,12 @@ No weights and no GPU: an engine's configuration is made, and nothing is started
 import json
 import logging
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from vllm.config import VllmConfig, set_current_vllm_config
+from vllm.config import LoadConfig, VllmConfig, set_current_vllm_config
 from vllm.distributed import (
     init_distributed_environment,
     initialize_model_parallel,
@@ -18,6 +19,7 @@ from vllm.distributed import (
 )
 from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.layers.mamba.mamba_utils import MambaStateShapeCalculator
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.models.interfaces import supports_eagle3
 from vllm.model_executor.models.registry import ModelRegistry
 from vllm.v1.kv_cache_interface import MambaSpec
@@ -36,6 +38,7 @@ def configured(case: dict[str, Any]) -> VllmConfig:
         max_model_len=1024,
         enforce_eager=True,
         language_model_only=True,
+        trust_remote_code=case.get("trusted", False),
     ).create_engine_config()
 
 
@@ -71,6 +74,52 @@ def drafts(cases: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
+def loaded(cases: dict[str, Any]) -> dict[str, str]:
+    """Why vLLM's classes do not load drafts with these tensors; empty: they do."""
+    told = {}
+    for name, case in cases.items():
+        config = configured(case)
+        hf_config = config.speculative_config.draft_model_config.hf_config
+        draft = ModelRegistry.models[hf_config.architectures[0]].load_model_cls()
+        with set_current_vllm_config(config):
+            model = draft(vllm_config=config)
+            told[name] = ""
+            try:
+                model.load_weights(
+                    (tensor, torch.zeros(shape, dtype=getattr(torch, dtype)))
+                    for tensor, (dtype, shape) in case["tensors"].items()
+                )
+            except Exception as error:  # noqa: BLE001 - whatever stops vLLM is the answer
+                told[name] = f"{type(error).__name__}: {error}"
+    return told
+
+
+def files(folders: dict[str, str]) -> dict[str, str]:
+    """Which files vLLM reads the weights from, or why it reads none."""
+    loader = DefaultModelLoader(LoadConfig())
+    told = {}
+    for name, folder in folders.items():
+        try:
+            _, found, *_ = loader._prepare_weights(
+                folder, None, None, fall_back_to_pt=True, allow_patterns_overrides=None
+            )
+            told[name] = " ".join(sorted(Path(each).name for each in found))
+        except Exception as error:  # noqa: BLE001 - as above
+            told[name] = f"{type(error).__name__}: {error}"
+    return told
+
+
+def code(cases: dict[str, Any]) -> dict[str, bool]:
+    """Whether code of a draft's folder runs while the configuration is made."""
+    told = {}
+    for name, case in cases.items():
+        configured(case)
+        marker = Path(case["marker"])
+        told[name] = marker.exists()
+        marker.unlink(missing_ok=True)
+    return told
+
+
 def states(cases: dict[str, Any]) -> dict[str, int]:
     """Bytes on one GPU that all states of a request take, as vLLM's own classes count them."""
     told = {}
@@ -100,6 +149,9 @@ def main() -> None:
         "refusals": {name: refusal(case) for name, case in asked["pairs"].items()},
         "eagle3_targets": {name: eagle3_target(name) for name in asked["targets"]},
         "drafts": drafts(asked["drafts"]),
+        "loaded": loaded(asked["weights"]),
+        "files": files(asked["files"]),
+        "code": code(asked["code"]),
         "states": states(asked["states"]),
         "known": sorted(ModelRegistry.models),
     }

@@ -8,14 +8,17 @@ from typing import Any, Final
 
 import pytest
 
+from fathom.api.problem import Severity
 from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_weights import Weights
 from fathom.validation.gpu_memory_checks import state_cost
-from fathom.validation.hidden_state_checks import aux_layers_of
+from fathom.validation.hidden_state_checks import aux_layers_of, draft_weights
 from fathom.validation.model_input import preflight_input
 from fathom.validation.pair_checks import TARGETS_WITHOUT_EAGLE3, knows_eagle3_draft
 from local_cluster.engine.releases import asked_releases
 from manifest_samples import resource
 from support.asked_vllm import AskVllm
+from support.draft_weights import changed, shapes_of, tensors_from
 from support.model_pairs import NAMES, Pair
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("asked")]
@@ -104,6 +107,87 @@ DRAFTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
+MLA: Final = {
+    **TARGET,
+    "architectures": ["Eagle3DeepseekV2ForCausalLM"],
+    "model_type": "deepseek_v2",
+    "num_hidden_layers": 1,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 16,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 16,
+    "n_routed_experts": 0,
+    "first_k_dense_replace": 1,
+}
+HEADS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "llama": {**DRAFT, "draft_vocab_size": 128},
+    "qwen3": {
+        **DRAFT,
+        "architectures": ["Eagle3Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "head_dim": 32,
+        "draft_vocab_size": 128,
+    },
+    "mla": {**MLA, "draft_vocab_size": 128},
+}
+"""One draft for each class of vLLM's that loads them."""
+WHOLE: Final = {"draft_vocab_size": 256, "lm_head.weight": (256, 64)}
+NORMS: Final = {f"fc_norm.{index}.weight": (64,) for index in range(3)}
+CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "as trained": {},
+    "embeddings lent": {"embed_tokens.weight": None},
+    "head lent": {"lm_head.weight": None},
+    "head of other rows": {"lm_head.weight": (64, 64)},
+    "head of other columns": {"lm_head.weight": (128, 32)},
+    "embeddings of other rows": {"embed_tokens.weight": (250, 64)},
+    "embeddings of other columns": {"embed_tokens.weight": (256, 32)},
+    "fc for four layers": {"fc.weight": (64, 256)},
+    "fc of other rows": {"fc.weight": (32, 192)},
+    "no fc": {"fc.weight": None},
+    "long table": {"d2t": (256,)},
+    "table of columns": {"d2t": (128, 1)},
+    "no table": {"d2t": None},
+    "all tokens": {**WHOLE, "d2t": None},
+    "all tokens and a table": {**WHOLE, "d2t": (256,)},
+    "norms": {"fc_norm": True, **NORMS},
+    "norms that count as asked for": {"fc_norm": 1, **NORMS},
+    "norms not asked for": NORMS,
+    "norms asked for": {"fc_norm": True, **dict.fromkeys(NORMS)},
+    "norms of another width": {"fc_norm": True, **NORMS, "fc_norm.0.weight": (32,)},
+    "named from the top": {"prefix": "model."},
+}
+SILENT: Final = {"no fc"}
+"""What vLLM loads and is refused all the same: it runs with whatever its memory holds."""
+DOUBTED: Final = {"no table", "norms asked for"}
+"""What vLLM loads, and takes something else for what lacks."""
+
+
+def case_of(head: str, change: str) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """A draft's config.json and the shapes of its tensors."""
+    changes = dict(CHANGES[change])
+    prefix = changes.pop("prefix", "")
+    asked = {key: changes.pop(key) for key in ("fc_norm", "draft_vocab_size") if key in changes}
+    config = {**HEADS[head], **asked}
+    shapes = {
+        name: shape
+        for name, shape in changed(shapes_of(config), changes).items()
+        # Of attention with MLA a stand-in is enough for what is judged, and is not loaded.
+        if "q_a_proj" not in name and "mlp" not in name
+    }
+    if prefix:
+        shapes = {
+            name if "lm_head" in name else f"{prefix}{name}": shape
+            for name, shape in shapes.items()
+        }
+    return config, shapes
+
+
+NOT_BUILT: Final = {("mla", "0.28.0")}
+"""Classes that a release's build for the CPU cannot make: its MLA needs a kernel of GPUs."""
+CASES: Final = [(head, change) for head in HEADS for change in CHANGES]
+
+
 DELTA_NET: Final = {
     "num_hidden_layers": 48,
     "full_attention_interval": 4,
@@ -141,6 +225,65 @@ STATES: Final = {
 }
 
 
+def written_folders(folder: Path) -> dict[str, str]:
+    """Folders whose weights vLLM is to find."""
+    files = {
+        "pickles": {"pytorch_model.bin": b"", "training_args.bin": b""},
+        "both": {"pytorch_model.bin": b"", "model.safetensors": b""},
+        "no weights": {"training_args.bin": b""},
+        "an index that leaves the folder": {
+            "model-1.safetensors": b"",
+            "model.safetensors.index.json": json.dumps(
+                {
+                    "weight_map": {
+                        "fc.weight": "model-1.safetensors",
+                        "d2t": "../../other",
+                    }
+                }
+            ).encode(),
+        },
+    }
+    for name, contents in files.items():
+        (folder / name).mkdir()
+        for file, content in contents.items():
+            (folder / name / file).write_bytes(content)
+    return {name: str(folder / name) for name in files}
+
+
+def drafts_with_code(folder: Path) -> dict[str, Any]:
+    """Drafts whose folder holds a configuration class, which leaves a mark when it is loaded."""
+    cases = {}
+    for name, keys, config in (
+        ("own class", ("AutoConfig",), DRAFT),
+        ("own model", ("AutoModelForCausalLM",), DRAFT),
+        ("of speculators", ("",), speculators()),
+    ):
+        for trusted in (True, False):
+            draft = folder / f"code, {name}, {trusted}"
+            draft.mkdir()
+            marker = draft / "it-ran"
+            (draft / "cfg.py").write_text(
+                "from transformers import LlamaConfig\n"
+                f"open({str(marker)!r}, 'w').close()\n"
+                "class Own(LlamaConfig):\n    pass\n",
+                encoding="utf-8",
+            )
+            named = {**config, "auto_map": dict.fromkeys(keys, "cfg.Own")}
+            (draft / "config.json").write_text(json.dumps(named), encoding="utf-8")
+            cases[f"{name}, {'trusted' if trusted else 'not trusted'}"] = {
+                "target": str(folder / "target"),
+                "gpus": 1,
+                "trusted": trusted,
+                "marker": str(marker),
+                "speculative": {
+                    "method": "eagle3",
+                    "model": str(draft),
+                    "num_speculative_tokens": 3,
+                },
+            }
+    return cases
+
+
 @pytest.fixture(scope="module", params=asked_releases(os.environ))
 def told(
     request: pytest.FixtureRequest, ask_vllm: AskVllm, tmp_path_factory: pytest.TempPathFactory
@@ -167,7 +310,32 @@ def told(
         }
         for name in DRAFTS
     }
+    weights = {}
+    for head, change in CASES:
+        if (head, request.param) in NOT_BUILT:
+            continue
+        name = f"{head}, {change}"
+        config, shapes = case_of(head, change)
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        weights[name] = {
+            "target": str(folder / "target"),
+            "gpus": 1,
+            "speculative": {
+                "method": "eagle3",
+                "model": str(folder / name),
+                "num_speculative_tokens": 3,
+            },
+            "tensors": {
+                each: ("int64" if "d2t" in each else "bfloat16", shape)
+                for each, shape in shapes.items()
+                if "t2d" not in each
+            },
+        }
     question = {
+        "weights": weights,
+        "files": written_folders(folder),
+        "code": drafts_with_code(folder),
         "pairs": pairs,
         "targets": sorted(TARGETS_WITHOUT_EAGLE3),
         "drafts": drafts,
@@ -191,6 +359,56 @@ def test_layers_room_and_positions_are_as_vllm_has_them(told: Mapping[str, Any],
     assert theirs["cost"] == found.capacity
     # Stretched to --max-model-len, as `draft_positions` has it.
     assert theirs["positions"] == 1024
+
+
+@pytest.mark.parametrize(("head", "change"), CASES)
+def test_what_is_said_of_weights_is_what_vllm_makes_of_them(
+    told: Mapping[str, Any], head: str, change: str
+) -> None:
+    config, shapes = case_of(head, change)
+    spec = {"engine.image": f"vllm/vllm-openai:v{told['release']}", "draft.id": "some/draft"}
+    target = ModelFacts(config=ModelConfig.from_json(TARGET))
+    draft = ModelFacts(
+        config=ModelConfig.from_json(config), weights=Weights(tensors=tensors_from(shapes))
+    )
+    problem = draft_weights(preflight_input(resource(spec).engine, target, draft))
+    if (head, told["release"]) in NOT_BUILT:
+        return
+    stops = told["loaded"][f"{head}, {change}"]
+
+    assert bool(stops) == (problem is not None and "at start" in problem.message), stops
+    if stops:
+        assert problem is not None
+        assert problem.severity is Severity.ERROR
+    elif change in SILENT | DOUBTED:
+        assert problem is not None
+        assert "without an error" in problem.message
+        assert (problem.severity is Severity.ERROR) == (change in SILENT)
+    else:
+        assert problem is None, problem
+
+
+def test_vllm_reads_pickles_for_want_of_anything_else(told: Mapping[str, Any]) -> None:
+    assert told["files"]["pickles"] == "pytorch_model.bin"
+    assert told["files"]["both"] == "model.safetensors"
+    assert "Cannot find any model weights" in told["files"]["no weights"]
+
+
+def test_vllm_stops_at_an_index_that_leaves_the_folder(told: Mapping[str, Any]) -> None:
+    found = told["files"]["an index that leaves the folder"]
+    assert "FileNotFoundError: Weight files referenced in index but missing" in found
+
+
+def test_code_of_a_draft_runs_where_the_target_is_trusted(told: Mapping[str, Any]) -> None:
+    assert told["code"] == {
+        "own class, trusted": True,
+        "own class, not trusted": False,
+        # Its class is in vLLM's registry, so that nothing else is looked for.
+        "own model, trusted": False,
+        "own model, not trusted": False,
+        "of speculators, trusted": False,
+        "of speculators, not trusted": False,
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 from fathom.cluster.kinds import DEPLOYMENT
 from fathom.model_facts import ModelConfig, ModelFacts, ModelRef
+from fathom.model_weights import Tensor, Weights
 from fathom.reconcile.holding import PATIENCE_S
 from fathom.runtime.caches import NOT_YET
 from fathom.runtime.loop_registry import Turns, pass_after_pass
@@ -86,6 +88,31 @@ async def test_a_pair_that_turns_out_not_to_fit_stops_no_pod() -> None:
     assert harness.condition("DraftCompatible")["reason"] == "Incompatible"
     assert harness.condition("Degraded")["reason"] == "InvalidSpec"
     assert "org/draft reads hidden states of size 32" in harness.condition("Degraded")["message"]
+
+
+async def test_what_only_a_header_says_stops_no_pod_and_scaling_goes_on() -> None:
+    harness = LoopHarness(CHANGES, models={TARGET: FITS, DRAFT: FITS})
+    await harness.until_ready()
+    deployments = harness.kube.names(DEPLOYMENT)
+
+    # As after an upgrade of the operator, which asks again and reads more.
+    short = (Tensor("fc.weight", "BF16", (64, 192)), Tensor("lm_head.weight", "BF16", (128, 64)))
+    told = replace(FITS, weights=Weights(tensors=short))
+    harness.models[DRAFT] = told
+    harness.restart()
+    await harness.until_ready()
+    refused = harness.condition("DraftCompatible")
+    harness.edit({"replicas": 2})
+    await harness.until_ready()
+
+    assert (refused["status"], refused["reason"]) == ("False", "Incompatible")
+    assert (
+        "hold lm_head.weight of 128 by 64, and its config.json means 256 by 64"
+        in (refused["message"])
+    )
+    assert harness.kube.names(DEPLOYMENT) == deployments
+    assert harness.status["ready"] == "2/2"
+    assert harness.condition("Ready")["status"] == "True"
 
 
 async def test_a_pair_known_not_to_fit_starts_nothing() -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from fathom.model_facts import NO_MODEL, ModelConfig, ModelFacts, Weights
+from fathom.model_facts import NO_MODEL, ModelConfig, ModelFacts
+from fathom.model_weights import Weights
 from fathom.validation.model_input import preflight_input
 from fathom.validation.model_verdict import DraftVerdict, check_draft
 from manifest_samples import resource
@@ -68,7 +69,7 @@ class Pair:
             theirs = ModelFacts(config=config, weights=draft_weights)
         ours = ModelFacts(
             config=ModelConfig.from_json(self.target | (target or {})),
-            weights=Weights(target_bytes),
+            weights=Weights(total_bytes=target_bytes),
         )
         return check_draft(preflight_input(resource(self.spec | (spec or {})).engine, ours, theirs))
 

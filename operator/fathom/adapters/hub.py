@@ -6,9 +6,10 @@ HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HOME and HF_HUB_CACHE are read by hugg
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -35,25 +36,31 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined] # documented, 
 
 from fathom import __version__
 from fathom.adapters.model_files import (
+    CONFIG,
+    INDEX,
+    LENGTH_BYTES,
+    LONGEST_HEADER_BYTES,
     MAX_CONFIG_BYTES,
     SINGLE_FILE,
     UnreadableConfigError,
-    holds_d2t,
+    header_bytes,
+    lacking,
+    only_pickles,
     parse_config,
+    parsed_header,
     read_bytes,
+    read_index,
     weight_bytes,
+    weight_files,
 )
-from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef, Weights
+from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
+from fathom.model_weights import Tensor, Weights, tensors_named, tensors_of
 from fathom.text import scrubbed
 
 TIMEOUT_S: Final = 10.0
 """Time limit of one request."""
 _REQUESTS: Final = 4
 """A look-up makes as many at most."""
-_LENGTH_BYTES: Final = 8
-"""A safetensors file begins with the length of its header, 64 bits, little endian
-(https://huggingface.co/docs/safetensors/index#format)."""
-_LONGEST_HEADER_BYTES: Final = 1 << 20
 _LONGEST_LISTING_BYTES: Final = 8 << 20
 """Limit for the list of a repository's files: some ten thousand."""
 _AT_ONCE: Final = 4
@@ -142,7 +149,7 @@ class HuggingFaceHub:
         """
         if not self._offline:
             try:
-                return self._body(self._url(ref, "config.json"), MAX_CONFIG_BYTES, until_s)
+                return self._body(self._url(ref, CONFIG), MAX_CONFIG_BYTES, until_s)
             except Exception:
                 if self._cached(ref) is None:
                     raise
@@ -154,7 +161,7 @@ class HuggingFaceHub:
     def _cached(self, ref: ModelRef) -> Path | None:
         """Where an earlier download of another program left the config.json."""
         found = try_to_load_from_cache(
-            ref.id, "config.json", cache_dir=self._cache, revision=ref.revision or None
+            ref.id, CONFIG, cache_dir=self._cache, revision=ref.revision or None
         )
         return Path(found) if isinstance(found, str) else None
 
@@ -207,13 +214,13 @@ class HuggingFaceHub:
             sizes = self._sizes(ref, until_s)
         except Exception:  # noqa: BLE001  # what huggingface_hub's transport raises varies
             return Weights()
-        total = weight_bytes(sizes)
-        if config.draft_vocab_size is None or SINGLE_FILE not in sizes:
-            return Weights(total)
+        known = Weights(total_bytes=weight_bytes(sizes), pickled=only_pickles(sizes))
+        if not config.named_eagle3:
+            return known
         try:
-            return Weights(total, self._has_d2t(ref, until_s))
+            return self._with_tensors(known, ref, sizes, until_s)
         except Exception:  # noqa: BLE001  # as above
-            return Weights(total)
+            return known
 
     def _sizes(self, ref: ModelRef, until_s: float) -> Mapping[str, int | None]:
         """Bytes by path within the repository, where the hub tells.
@@ -229,13 +236,27 @@ class HuggingFaceHub:
             sizes[str(file["rfilename"])] = size if type(size) is int else None
         return sizes
 
-    def _has_d2t(self, ref: ModelRef, until_s: float) -> bool | None:
-        """Read the names in one file's header; None: it cannot be read by itself."""
-        length = self._part(ref, 0, _LENGTH_BYTES, until_s)
-        header_bytes = int.from_bytes(length, "little")
-        if not 0 < header_bytes <= _LONGEST_HEADER_BYTES:
+    def _with_tensors(
+        self, known: Weights, ref: ModelRef, sizes: Collection[str], until_s: float
+    ) -> Weights:
+        """With what the header of a single file says, or the index of several."""
+        files = weight_files(sizes)
+        if files == {SINGLE_FILE}:
+            return replace(known, tensors=self._header_tensors(ref, until_s))
+        if len(files) <= 1 or INDEX not in sizes:
+            return known
+        # Of several files vLLM fetches the index, too, and heeds it.
+        index = read_index(self._body(self._url(ref, INDEX), LONGEST_HEADER_BYTES, until_s))
+        if index is None:
+            return known
+        return replace(known, tensors=tensors_named(index), index_lacks=lacking(index, sizes))
+
+    def _header_tensors(self, ref: ModelRef, until_s: float) -> tuple[Tensor, ...] | None:
+        """None: it cannot be read by itself."""
+        size = header_bytes(self._part(ref, 0, LENGTH_BYTES, until_s))
+        if not size:
             return None
-        return holds_d2t(json.loads(self._part(ref, _LENGTH_BYTES, header_bytes, until_s)))
+        return tensors_of(parsed_header(self._part(ref, LENGTH_BYTES, size, until_s), size))
 
     def _part(self, ref: ModelRef, first: int, size: int, until_s: float) -> bytes:
         """A few bytes of a weight file.

@@ -19,7 +19,7 @@ class ModelSpec(ApiModel):
     served_name: Annotated[str, Field(max_length=512)] = ""
     """Name that clients ask for; empty means the id."""
     trust_remote_code: bool = False
-    """Let the model's repository run its own Python code in the engine."""
+    """Let the repositories of model and draft run their own Python code in the engine."""
     token_secret_ref: SecretKeyRef | None = None
     """Hugging Face token, for gated repositories."""
 

@@ -147,7 +147,8 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
     not_known = list(unread.values())
     if verdict.reason is Reason.NOT_CHECKED and not unread:
         not_known = [unknown(verdict.message, verdict.field)]
-    silenced, trial = candidate.silenced(_PAIR_RULE), candidate.trial
+    silenced = candidate.silenced(_PAIR_RULE)
+    trial = candidate.trial.verdict if candidate.trial is not None else None
     tried = [] if trial is None or trial.reason is not Reason.NOT_CHECKED else [trial]
     if trial is not None and trial.refused:
         # What serves would go on without it; whoever writes it wants to know that it cannot work.

@@ -105,6 +105,14 @@ LIVE_DEPTH_DATA_PARALLEL: Final = Capability(_NONE_YET)
 # its depth.
 LIVE_DEPTH_ADAPTIVE: Final = Capability(SpecifierSet(">=0.32.0,<0.34"))
 
+EAGLE31: Final = Capability(SpecifierSet(">=0.22.0"), frozenset({Method.EAGLE3}))
+"""`fc_norm` and `norm_output`, which make EAGLE 3.1 of EAGLE 3."""
+EAGLE31_OF_SPECULATORS: Final = Capability(
+    # Before, the two are left behind when the config.json is put into vLLM's own form: weights of
+    # `fc_norm` then end the start, and a draft without any runs as EAGLE 3.
+    SpecifierSet(">=0.25.0"),
+    frozenset({Method.EAGLE3}),
+)
 EAGLE31_ON_MLA: Final = Capability(
     # 0.22 builds `fc_norm` for MLA drafts and never applies it: the engine runs, and acceptance
     # is far below what the draft is worth.
@@ -184,6 +192,20 @@ TABLE: Final = (
         without=_REFUSED,
         shown=Shown.CONFIG,
         source="config/speculative.py",
+    ),
+    Row(
+        what="EAGLE 3.1 drafts",
+        capability=EAGLE31,
+        without=_REFUSED,
+        shown=Shown.SOURCE,
+        source="model_executor/models/llama_eagle3.py",
+    ),
+    Row(
+        what="EAGLE 3.1 drafts in the speculators format",
+        capability=EAGLE31_OF_SPECULATORS,
+        without=_REFUSED,
+        shown=Shown.SOURCE,
+        source="transformers_utils/configs/speculators/algos.py",
     ),
     Row(
         what="EAGLE 3.1 drafts with MLA",

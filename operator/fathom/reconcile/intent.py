@@ -128,8 +128,8 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
     )
 
 
-def _refusal(verdict: DraftVerdict | None) -> str:
-    return verdict.message if verdict is not None and verdict.refused else ""
+def _refusal(trial: Candidate | None) -> str:
+    return trial.verdict.message if trial is not None and trial.verdict.refused else ""
 
 
 def _as_sized(

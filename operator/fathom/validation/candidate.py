@@ -43,8 +43,8 @@ class Candidate:
     """None: it is for no cluster in particular, and none is judged."""
     accepted: bool = False
     """Whether this very revision was carried out before: a rule that is new warns of it."""
-    trial: DraftVerdict | None = None
-    """Whether the draft on trial works with the target; None: none is."""
+    trial: "Candidate | None" = None
+    """The one replica with a draft on trial; None: none is."""
 
     @property
     def spec(self) -> SpeculativeDeploymentSpec:
@@ -88,14 +88,13 @@ def candidate_of(
     """
     given = preflight_of(resource.engine, models)
     arm = arm_of(resource.spec) if resource.spec.compares is Compares.DRAFT else None
-    tried = None if arm is None else preflight_of(resource.with_spec(arm).engine, models)
     return Candidate(
         resource=resource,
         models=given,
         verdict=check_draft(given),
         cluster=cluster,
         accepted=accepted,
-        trial=None if tried is None else check_draft(tried),
+        trial=None if arm is None else candidate_of(resource.with_spec(arm), models),
     )
 
 

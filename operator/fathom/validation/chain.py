@@ -24,11 +24,10 @@ from fathom.validation import (
 )
 from fathom.validation.candidate import Candidate, Rule
 
-_API: Final = "the API of Fathom"
 _KUBERNETES: Final = "kubernetes: pkg/apis/core/validation/validation.go"
 _PARSER: Final = "vLLM's own parser: make known-names"
 
-_of_the_api = partial(Rule, source=_API)
+_of_the_api = partial(Rule, source="the API of Fathom")
 _of_kubernetes = partial(Rule, source=_KUBERNETES)
 _of_pods = partial(_of_kubernetes, starts=True)
 _of_releases = partial(Rule, releases="0.28 to 0.33", engine=True)
@@ -248,8 +247,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             source="vllm/entrypoints: AuthenticationMiddleware and the routers",
         ),
     ),
-    # What this cluster offers: of a spec in which nothing else is wrong, since it is the
-    # cluster's to be changed.
+    # What this cluster offers, which is its own to be changed: of a spec that is otherwise right.
     (
         Rule(
             id="cluster-apis",
@@ -267,10 +265,10 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             source="docs/engines.md",
         ),
         Rule(
-            id="trial-fits",
-            check=spec_checks.trial_fits,
-            says="A draft on trial works with the target.",
-            source="docs/preflight.md",
+            id="draft-code",
+            check=spec_checks.draft_code,
+            says="No code of the draft's repository runs in the engine, and no pickle is read.",
+            source="vllm/config/speculative.py, vllm/model_executor/model_loader",
         ),
         Rule(
             id="cache-size",
@@ -328,8 +326,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
         ),
     ),
 )
-"""Links, in order. The first with an error ends the chain: what comes after it may rely on what it
-makes sure of."""
+"""Links, in order. The first with an error ends the chain: what follows relies on it."""
 
 
 def problems_of(

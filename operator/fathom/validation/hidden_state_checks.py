@@ -18,14 +18,21 @@ from fathom.api.methods import Method
 from fathom.api.problem import Problem
 from fathom.engine.capability_table import has_release
 from fathom.model_facts import ModelConfig, draft_ref, target_ref
-from fathom.validation.model_input import PreflightInput, doubtful, refused
-from fathom.validation.pair_checks import eagle3_name
+from fathom.model_weights import WantedWeights, faults_of
+from fathom.text import shortened
+from fathom.validation.model_input import PreflightInput, doubtful, refused, was_read
+from fathom.validation.pair_checks import eagle3_name, has_eagle3_class
 
 _READ: Final = SpecifierSet(">=0.24.0,<0.34")
 """Releases whose rules for layers are known."""
 DRAFT_POSITIONS_STRETCHED: Final = SpecifierSet(">=0.27.0")
 """Releases that take a draft for as many positions as its target has."""
+_WITHOUT_TABLE: Final = SpecifierSet(">=0.30.0")
+"""Releases that have no place for `d2t` in a draft that proposes all tokens of its target."""
+_OTHER_WEIGHTS: Final = frozenset({"quantization", "draft_load_config"})
+"""Options of a draft after which its weights are not loaded as they lie."""
 _USUAL_LAYERS: Final = 3
+_LONGEST_PATH: Final = 80
 _LAYER_TYPES: Final = frozenset({"", "llama", "qwen3"})
 """What drafts in the speculators format may have (`update_eagle3` in
 vllm/transformers_utils/configs/speculators/algos.py, 0.24 to 0.33); a llama where none is named."""
@@ -73,11 +80,11 @@ def aux_layers_of(given: PreflightInput) -> AuxLayers | None:
     named = draft.aux_layers
     if not named and given.engine.start.model_runner_v1:
         named = draft.eagle_config_layers
-    capacity = draft.aux_hidden_states
+    capacity, counted = draft.aux_hidden_states, draft.eagle_config_layers
+    if _is_qwen3(draft):
+        capacity = capacity if draft.aux_layer_count is None else draft.aux_layer_count
+        counted = draft.aux_layers or counted
     if capacity is None:
-        counted = draft.eagle_config_layers
-        if _is_qwen3(draft):
-            counted = draft.aux_layers or counted
         capacity = len(counted) or _USUAL_LAYERS
     layers = target.layers if target is not None else None
     chosen = (2, layers // 2, layers - 3) if layers else None
@@ -228,6 +235,47 @@ def _cure(given: PreflightInput, found: AuxLayers) -> str:
     return f'with "num_aux_hidden_states": {found.given}{where} of its config.json'
 
 
+def draft_weights(given: PreflightInput) -> Problem | None:
+    """The headers of the draft's files against its config.json: `fathom.model_weights`."""
+    name, draft, weights = given.spec.draft.id, given.draft_config, given.draft.weights
+    if draft is None:
+        return None
+    read = given.version is not None and was_read(given.version)
+    if read and weights.index_lacks:
+        return refused(
+            f"the index of {name} names {shortened(weights.index_lacks, _LONGEST_PATH)}, which is "
+            "not among its files: vLLM stops at start. Use a whole copy of the draft."
+        )
+    if given.spec.draft.method is not Method.EAGLE3 or weights.tensors is None:
+        return None
+    changed = given.stated.rewrites_weights or {*given.spec.draft.options} & _OTHER_WEIGHTS
+    certain = read and not changed and has_eagle3_class(draft)
+    faults = faults_of(weights.tensors, _wanted(given, draft))
+    found = [each for each in faults if certain or not each.certain]
+    fault = max(found, key=lambda each: each.certain, default=None)
+    if fault is None:
+        return None
+    sentence = f"the weights of {name} hold {fault.message}. {fault.cure}."
+    return refused(sentence) if fault.certain else doubtful(sentence)
+
+
+def _wanted(given: PreflightInput, draft: ModelConfig) -> WantedWeights:
+    layers, target = aux_layers_of(given), given.target_config or ModelConfig()
+    proposed = draft.vocab_size if draft.draft_vocab_size is None else draft.draft_vocab_size
+    dropped = given.version is not None and has_release(_WITHOUT_TABLE, given.version)
+    return WantedWeights(
+        hidden_size=draft.hidden_size,
+        target_hidden_size=draft.target_hidden_size or draft.hidden_size,
+        hidden_states=layers.capacity if layers else None if draft.use_aux_hidden_state else 0,
+        vocab_size=draft.vocab_size,
+        draft_vocab_size=proposed,
+        fc_norm=draft.fc_norm,
+        norm_before_fc=draft.norm_before_fc,
+        embedding_width=None if target.hidden_streams else target.hidden_size,
+        table_unread=dropped and proposed is not None and proposed == target.vocab_size,
+    )
+
+
 def trained_for(given: PreflightInput) -> Problem | None:
     """What a draft's config.json says of the target that it was trained for; vLLM reads none of it.
 
@@ -236,8 +284,8 @@ def trained_for(given: PreflightInput) -> Problem | None:
     spec, draft, target = given.spec, given.draft_config, given.target_config
     if draft is None or spec.draft.method is Method.DRAFT_MODEL:
         return None
-    speculators = draft.speculators_type == "eagle3" and given.version is not None
-    if speculators and draft.layer_type not in _LAYER_TYPES and _reads(given):
+    read = given.version is not None and has_release(_READ, given.version)
+    if read and draft.speculators_type == "eagle3" and draft.layer_type not in _LAYER_TYPES:
         return refused(
             f"{spec.draft.id} has layers of type {draft.layer_type}, and vLLM {given.version} "
             "takes drafts in the speculators format with llama and qwen3 alone: use another draft."
@@ -257,10 +305,6 @@ def trained_for(given: PreflightInput) -> Problem | None:
             "ACCEPT, or use a draft of this target."
         )
     return None
-
-
-def _reads(given: PreflightInput) -> bool:
-    return given.version is not None and has_release(_READ, given.version)
 
 
 def _listed(layers: tuple[int, ...]) -> str:

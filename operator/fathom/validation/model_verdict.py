@@ -17,6 +17,7 @@ from fathom.api.methods import METHODS, Method
 from fathom.api.problem import Problem, Severity
 from fathom.engine.capability_table import ARCHITECTURES, has_release
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.text import shortened
 from fathom.validation.gpu_memory_checks import (
     draft_heads,
     kv_cache,
@@ -28,17 +29,17 @@ from fathom.validation.hidden_state_checks import (
     aux_layers,
     aux_layers_of,
     draft_positions,
+    draft_weights,
     hidden_size,
     plain_model,
     trained_for,
     width_read,
 )
-from fathom.validation.model_input import PreflightInput, unknown
+from fathom.validation.model_input import PreflightInput, doubtful, unknown
 from fathom.validation.pair_checks import (
     decode_context,
     draft_architecture,
     draft_name,
-    draft_to_target_table,
     draft_vocabulary,
     engine_age,
     multi_token_prediction,
@@ -47,6 +48,7 @@ from fathom.validation.pair_checks import (
     vocabularies,
 )
 
+_LONGEST_NAME: Final = 80
 TABLE: Final = "Fathom's own table"
 """The source of what is known of a draft without its config.json."""
 CHECKS_OF_TARGET: Final = (
@@ -93,6 +95,18 @@ def at_hand(given: PreflightInput) -> Problem | None:
             "spec.engine.args",
         )
     return None
+
+
+def linked(given: PreflightInput) -> Problem | None:
+    """A link out of a draft's folder, which this machine follows and a pod may not."""
+    link = given.draft.weights.link
+    if not link:
+        return None
+    return doubtful(
+        f"{shortened(link, _LONGEST_NAME)} in {given.spec.draft.id} is a link to somewhere else: a "
+        "pod that mounts the folder alone does not have it. Use a copy that holds the files "
+        "themselves (cp -rL)."
+    )
 
 
 def says_enough(given: PreflightInput) -> Problem | None:
@@ -144,7 +158,7 @@ CHECKS: Final[tuple[Callable[[PreflightInput], Problem | None], ...]] = (
     trained_for,
     draft_vocabulary,
     vocabularies,
-    draft_to_target_table,
+    draft_weights,
     target_heads,
     decode_context,
     quantization,
@@ -155,6 +169,7 @@ CHECKS: Final[tuple[Callable[[PreflightInput], Problem | None], ...]] = (
     kv_cache,
     memory,
     draft_name,
+    linked,
     at_hand,
     says_enough,
     engine_known,

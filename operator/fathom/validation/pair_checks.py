@@ -12,8 +12,13 @@ from typing import Final
 from fathom.api.conditions import Reason
 from fathom.api.methods import Method
 from fathom.api.problem import Problem
-from fathom.engine.capability_table import ARCHITECTURES, EAGLE31_ON_MLA
-from fathom.model_facts import ModelConfig
+from fathom.engine.capability_table import (
+    ARCHITECTURES,
+    EAGLE31,
+    EAGLE31_OF_SPECULATORS,
+    EAGLE31_ON_MLA,
+)
+from fathom.model_facts import EAGLE3_SPECULATORS, ModelConfig
 from fathom.text import counted
 from fathom.validation.model_input import PreflightInput, doubtful, refused, unknown, was_read
 
@@ -120,6 +125,13 @@ _RENAMING: Final = ("eagle-", "eagle3", "dflash", "dspark")
 these methods was (vllm/config/speculative.py, `__post_init__`)."""
 
 
+def has_eagle3_class(config: ModelConfig) -> bool:
+    """Whether it is certain which class of vLLM loads this EAGLE 3 draft."""
+    if config.speculators_type:
+        return config.speculators_type in EAGLE3_SPECULATORS
+    return not config.runs_code and eagle3_name(config.architecture) in _EAGLE3_DRAFTS
+
+
 def knows_eagle3_draft(config: ModelConfig) -> bool:
     """Whether vLLM has a class for this EAGLE 3 draft; True also where that cannot be told.
 
@@ -139,17 +151,32 @@ def eagle3_name(architecture: str) -> str:
 
 
 def engine_age(given: PreflightInput) -> Problem | None:
-    """0.22 builds `fc_norm` for MLA drafts and never applies it (deepseek_eagle3.py)."""
+    """What makes an EAGLE 3.1 draft is read since 0.22, and in two cases since later.
+
+    0.22 builds `fc_norm` for MLA drafts and never applies it (deepseek_eagle3.py). Before 0.25
+    neither key is taken over from the speculators format (`update_eagle3` in
+    vllm/transformers_utils/configs/speculators/algos.py).
+    """
     draft, target, version = given.draft_config, given.target_config, given.version
     if given.spec.draft.method is not Method.EAGLE3 or draft is None or version is None:
         return None
+    keys = [key for key in ("fc_norm", "norm_output") if getattr(draft, key)]
     mla = draft.mla or (target is not None and target.mla)
-    if not (draft.fc_norm and draft.norm_output and mla) or EAGLE31_ON_MLA.in_version(version):
+    if draft.speculators_type:
+        since, what = EAGLE31_OF_SPECULATORS, "in the speculators format"
+        wrong = f"runs without its {' and '.join(keys)}, or not at all"
+    elif mla and draft.fc_norm:
+        since, what = EAGLE31_ON_MLA, "with MLA"
+        wrong = "loads without applying its fc_norm"
+    else:
+        since, what = EAGLE31, f"with {' and '.join(keys)}"
+        wrong = "does not know"
+    if not keys or since.in_version(version):
         return None
-    lowest = str(EAGLE31_ON_MLA.versions).removeprefix(">=")
+    lowest = str(since.versions).removeprefix(">=")
     return refused(
-        f"{given.spec.draft.id} is an EAGLE 3.1 draft with MLA ({given.draft.source}), which "
-        f"vLLM {version} loads without applying its fc_norm: use vLLM {lowest} or later.",
+        f"{given.spec.draft.id} is an EAGLE 3.1 draft {what} ({given.draft.source}), which "
+        f"vLLM {version} {wrong}: use vLLM {lowest} or later.",
         reason=Reason.ENGINE_TOO_OLD,
     )
 
@@ -225,29 +252,6 @@ def vocabularies(given: PreflightInput) -> Problem | None:
         )
     return doubtful(
         f"{sizes}: unless one of them is only padded, the draft is not this target's. Watch ACCEPT."
-    )
-
-
-def draft_to_target_table(given: PreflightInput) -> Problem | None:
-    """Without `d2t` vLLM takes draft token i for target token i, and says nothing.
-
-    `load_weights` in llama_eagle3.py and deepseek_eagle3.py.
-    """
-    draft = given.draft_config
-    if given.spec.draft.method is not Method.EAGLE3 or draft is None:
-        return None
-    full, reduced = draft.vocab_size, draft.draft_vocab_size
-    if (
-        full is None
-        or reduced is None
-        or reduced >= full
-        or given.draft.weights.has_d2t is not False
-    ):
-        return None
-    return doubtful(
-        f"{given.spec.draft.id} proposes {reduced} of {full} tokens, and its weights hold no d2t, "
-        "which says which: vLLM takes the first ones, without an error. Watch ACCEPT, or use "
-        "another draft."
     )
 
 

@@ -162,13 +162,39 @@ def draft_fits(candidate: Candidate) -> Iterator[Problem]:
     verdict = candidate.verdict
     if verdict.refused:
         yield Problem(field=verdict.field, message=verdict.message)
-
-
-def trial_fits(candidate: Candidate) -> Iterator[Problem]:
-    """The same of a draft on trial, which is tried where it may work: what serves has another."""
-    trial = candidate.trial
+    # What serves has another draft than the one on trial.
+    trial = candidate.trial.verdict if candidate.trial is not None else None
     if trial is not None and (trial.refused or trial.reason is Reason.DOUBTFUL):
         yield warning(TRIAL, trial.message)
+
+
+def draft_code(candidate: Candidate) -> Iterator[Problem]:
+    """Code of the draft's repository, and pickles, which may hold some.
+
+    vLLM trusts a draft as it trusts its target: `ModelConfig` of the draft in
+    vllm/config/speculative.py, `HFConfigParser` in vllm/transformers_utils/config.py. Pickles:
+    `pt_weights_iterator` in vllm/model_executor/model_loader/weight_utils.py.
+    """
+    if candidate.trial is not None:
+        yield from draft_code(candidate.trial)
+    spec, given = candidate.spec, candidate.models
+    draft, config = spec.draft.id, given.draft_config
+    if spec.model.trust_remote_code and config is not None and config.runs_code:
+        pinned = spec.draft.revision or draft.startswith("/")
+        pin = "" if pinned else " and pin spec.draft.revision"
+        yield warning(
+            "spec.model.trustRemoteCode",
+            f"{draft} brings code of its own (auto_map in its config.json), and vLLM trusts a "
+            f"draft as it trusts the target: that code may run in the engine. Read it{pin}, or use "
+            "a copy without auto_map, if vLLM has a class for this draft.",
+        )
+    if given.draft.weights.pickled:
+        yield warning(
+            "spec.draft.id",
+            f"the weights of {draft} are pickles alone, a format that can hold code: vLLM has "
+            "PyTorch read tensors and nothing else from them (weights_only). Use a revision with "
+            "files in the safetensors format, or a copy that was converted.",
+        )
 
 
 def plain_secrets(candidate: Candidate) -> Iterator[Problem]:

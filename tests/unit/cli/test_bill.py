@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from fathom.cli.resources import bill
-from fathom.model_facts import ModelFacts, ModelRef, Weights
+from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_weights import Weights
 from fathom.validation.candidate import candidate_of
 from manifest_samples import resource
 from support.validated import candidate
@@ -63,7 +64,7 @@ def test_what_the_start_takes_is_told() -> None:
             "cache.claimName": "weights",
         }
     )
-    models = {ModelRef(sd.spec.model.id): ModelFacts(weights=Weights(595 << 30))}
+    models = {ModelRef(sd.spec.model.id): ModelFacts(weights=Weights(total_bytes=595 << 30))}
     start = "start: at most 30 minutes (engine.startupMinutes)."
 
     fetch = "once: a Job fetches the weights, 595 GiB, and no pod starts before."

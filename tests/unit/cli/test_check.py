@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from fathom.cli.check_report import CheckList
 from fathom.cli.main import app
 from manifest_samples import manifest
+from support.draft_weights import changed, file_of, header_of, shapes_of
 from support.model_pairs import NAMES, PAIRS, Pair
 from support.wrapped import unwrapped
 
@@ -218,6 +219,34 @@ def test_weighs_the_files_without_reading_them(tmp_path: Path) -> None:
     )
     in_full = " ".join(unwrapped(check(tmp_path, models, "-v").stdout))
     assert "target 300.0 GiB, draft 1.0 GiB" in in_full
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({}, 0, "draft: Compatible: "),
+        (
+            {"lm_head.weight": (1024, 6144)},
+            2,
+            "hold lm_head.weight of 1024 by 6144, and its config.json means 32000 by 6144",
+        ),
+        ({"fc_norm.0.weight": (8192,)}, 2, "hold fc_norm, and its config.json does not say"),
+        ({"d2t": None}, 0, "warning [draft-fits] spec.draft.id: the weights of "),
+    ],
+)
+def test_the_header_of_a_draft_on_this_machine_is_read(
+    tmp_path: Path, changes: dict[str, tuple[int, ...] | None], code: int, said: str
+) -> None:
+    pair = Pair.read("good", "llama-eagle3")
+    assert pair.draft is not None
+    (tmp_path / "config.json").write_text(json.dumps(pair.draft), encoding="utf-8")
+    header = header_of(changed(shapes_of(pair.draft), changes))
+    (tmp_path / "model.safetensors").write_bytes(file_of(header))
+
+    result = check(tmp_path, as_directories(pair) | {"draft.id": str(tmp_path)})
+
+    assert result.exit_code == code, result.stdout
+    assert said in " ".join(unwrapped(result.stdout))
 
 
 def test_models_that_nobody_read_are_not_valid_and_refused_by_strict_alone(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fathom.model_facts import ModelConfig, ModelFacts, ModelRef, Weights, draft_ref, target_ref
+from fathom.model_facts import ModelConfig, ModelFacts, ModelRef, draft_ref, target_ref
+from fathom.model_weights import Weights
 from fathom.validation.candidate import candidate_of
 from fathom.validation.chain import problems_of
 from manifest_samples import resource
@@ -154,8 +155,8 @@ def of_weights(target: int, draft: int | None, changes: dict[str, Any]) -> list[
     """What is told of a place for them."""
     sd = resource(changes)
     models = {
-        target_ref(sd.spec): ModelFacts(weights=Weights(target * GIB)),
-        draft_ref(sd.spec): ModelFacts(weights=Weights(draft and draft * GIB)),
+        target_ref(sd.spec): ModelFacts(weights=Weights(total_bytes=target * GIB)),
+        draft_ref(sd.spec): ModelFacts(weights=Weights(total_bytes=draft and draft * GIB)),
     }
     found = problems_of(candidate_of(sd, models))
     return [str(each) for each in found if each.field in PLACES]

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fathom.model_facts import NO_MODEL, ModelConfig, ModelFacts, ModelRef, Weights
+from fathom.model_facts import NO_MODEL, ModelConfig, ModelFacts, ModelRef
+from fathom.model_weights import Weights
 from fathom.validation.candidate import as_sized, candidate_of
 from fathom.validation.engine_checks import memory_of_states
 from fathom.validation.gpu_memory_checks import kv_bytes_per_token, state_cost
@@ -42,7 +43,9 @@ SPEC: dict[str, Any] = {
 
 
 def facts(config: dict[str, Any] | None = None, weights: int | None = None) -> ModelFacts:
-    return ModelFacts(config=ModelConfig.from_json(config or QWEN), weights=Weights(weights))
+    return ModelFacts(
+        config=ModelConfig.from_json(config or QWEN), weights=Weights(total_bytes=weights)
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import ConditionStatus, Reason
-from fathom.model_facts import Absence, ModelConfig, ModelFacts, Weights
+from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.model_weights import Weights
 from fathom.validation.model_input import preflight_input
 from fathom.validation.model_verdict import DraftVerdict, check_draft
 from manifest_samples import resource
+from support.draft_weights import changed, shapes_of, tensors_from
 from support.model_pairs import Pair
 
 EAGLE_3_1 = {"fc_norm": True, "norm_output": True}
@@ -26,6 +28,7 @@ KIMI = Pair.read("good", "kimi-eagle3.1-mla")
 DEEPSEEK = Pair.read("good", "deepseek-mtp")
 DRAFT_MODEL = Pair.read("good", "draft-model")
 GPT_OSS = Pair.read("good", "gpt-oss-eagle3")
+NO_TABLE = Weights(tensors=tensors_from(changed(shapes_of(LLAMA.draft or {}), {"d2t": None})))
 
 
 def judged(
@@ -328,11 +331,11 @@ def test_what_is_certain_to_fail_is_refused(
         ),
         (
             LLAMA,
-            {"draft_weights": Weights(has_d2t=False)},
+            {"draft_weights": NO_TABLE},
             (
-                "someone/llama-70b-eagle3 proposes 32000 of 128256 tokens, and its weights hold no "
-                "d2t, which says which: vLLM takes the first ones, without an error. Watch ACCEPT, "
-                "or use another draft."
+                "the weights of someone/llama-70b-eagle3 hold no d2t, which says which 32000 of "
+                "128256 tokens it proposes: vLLM takes the first ones, without an error. Watch "
+                "ACCEPT, or use another draft."
             ),
         ),
         (
@@ -340,7 +343,7 @@ def test_what_is_certain_to_fail_is_refused(
             {
                 "target_bytes": 4 * 76 * GIB,
                 "spec": {"nodePool.accelerator": "H100", "engine.args": ["--enforce-eager"]},
-                "draft_weights": Weights(2 * GIB),
+                "draft_weights": Weights(total_bytes=2 * GIB),
             },
             (
                 "the weights take about 76 GiB on each GPU, and vLLM may use 73 GiB of one H100, "
@@ -354,7 +357,7 @@ def test_what_is_certain_to_fail_is_refused(
             {
                 "target_bytes": 4 * 68 * GIB,
                 "spec": {"nodePool.accelerator": "H100"},
-                "draft_weights": Weights(2 * GIB),
+                "draft_weights": Weights(total_bytes=2 * GIB),
             },
             (
                 "the weights take about 68 GiB on each GPU, CUDA graphs 7, and vLLM may use 73 GiB "
@@ -526,7 +529,7 @@ def test_a_target_is_judged_without_a_draft_too() -> None:
 
 
 def test_a_refusal_comes_before_a_doubt_and_a_doubt_before_what_is_not_known() -> None:
-    doubt: dict[str, Any] = {"draft_weights": Weights(has_d2t=False)}
+    doubt: dict[str, Any] = {"draft_weights": NO_TABLE}
     unknown = {"engine.image": "vllm/vllm-openai:latest"}
 
     assert LLAMA.verdict(spec=unknown, **doubt).reason is Reason.DOUBTFUL
