@@ -20,6 +20,7 @@ _UNITS: Final = {
     "BYTES": "bytes",
     "CELLS": "cells",
     "COHORTS": "cohorts",
+    "DAYS": "days",
     "DEPTHS": "depths",
     "DOUBTS": "sentences",
     "DRAFTS": "drafts",

@@ -18,18 +18,14 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     DRAFT_COMPATIBLE = "DraftCompatible"
     TUNING = "Tuning"
-    ATTACHED = "Attached"
-    """A SpeculationTuner has this one, and none of the four before `Tuning`."""
+    ATTACHED = "Attached"  # of a SpeculationTuner, which has none of the four before `Tuning`
 
 
 class AlarmKind(StrEnum):
-    """What a person should look at: conditions that are absent until they were raised once.
-
-    Also the label `alarm` of the metric. What raises each stands in `fathom.tuning.alarms.table`.
-    """
+    """Conditions that are absent until raised once, by what is in `fathom.tuning.alarms.table`."""
 
     DRAFT_MISMATCH = "DraftMismatch"
-    """Acceptance fell off a cliff: traffic the draft was not made for, or the wrong draft."""
+    """Acceptance fell, at once or slowly: traffic the draft was not made for, or a wrong draft."""
     ACCEPTANCE_DECAY = "AcceptanceDecay"
     """Replicas that run for longer accept less than those that started lately."""
     SUSPICIOUS_ACCEPTANCE = "SuspiciousAcceptance"
@@ -139,6 +135,7 @@ class Reason(StrEnum):
     MOUNTS_ANOTHER_DOCUMENT = "MountsAnotherDocument"
     # Alarms
     ACCEPTANCE_CLIFF = "AcceptanceCliff"
+    ACCEPTANCE_BELOW_REFERENCE = "AcceptanceBelowReference"
     ONE_POD_DIFFERS = "OnePodDiffers"
     OLDER_REPLICAS_ACCEPT_LESS = "OlderReplicasAcceptLess"
     TOO_GOOD_TO_BE_TRUE = "TooGoodToBeTrue"
@@ -256,6 +253,7 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.NO_DOCUMENT_MOUNTED: "The pods do not mount the depth document",
         Reason.MOUNTS_ANOTHER_DOCUMENT: "The pods follow another tuner",
         Reason.ACCEPTANCE_CLIFF: "Far fewer drafts are accepted than before",
+        Reason.ACCEPTANCE_BELOW_REFERENCE: "Fewer drafts are accepted than when this one was new",
         Reason.ONE_POD_DIFFERS: "One pod accepts far fewer drafts than the others",
         Reason.OLDER_REPLICAS_ACCEPT_LESS: "Replicas that run for long accept fewer drafts",
         Reason.TOO_GOOD_TO_BE_TRUE: "More drafts are accepted than can be true",
@@ -268,7 +266,6 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.DRAFTING_DISABLED: "Speculation is off, as asked",
     }
 )
-"""For the page, with the reason itself beside it."""
 _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
     {
         Reason.REPLICAS_NOT_READY: "See `kubectl describe pods -l fathom.dev/name=NAME`.",
@@ -321,6 +318,9 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         Reason.ACCEPTANCE_CLIFF: "Check that the draft belongs to the target's present weights "
         "and chat template, and whether a new kind of traffic arrived that the draft was not "
         "trained for. Depth follows what is measured meanwhile.",
+        Reason.ACCEPTANCE_BELOW_REFERENCE: "First rule out what costs least to correct: another "
+        "chat template, other prompts, another commit of the target, other engine arguments. If "
+        "acceptance may stay as it is, give annotation fathom.dev/new-reference a new value.",
         Reason.ONE_POD_DIFFERS: "Compare the draft and its revision in that pod's log with "
         "another pod's; delete the pod to load it again.",
         Reason.OLDER_REPLICAS_ACCEPT_LESS: "Restart the older replicas one at a time. A "
@@ -341,7 +341,7 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def title_of(reason: str) -> str:
-    """What a reason of a status means; itself where this release does not know it."""
+    """What a reason means, for the page and status; itself where this release does not know it."""
     return _TITLES.get(reason, reason)
 
 

@@ -79,8 +79,12 @@ ANNOTATION_RETRY_ROLLOUT: Final = f"{GROUP}/retry-rollout"
 once more."""
 ANNOTATION_ROLLOUT: Final = f"{GROUP}/rollout"
 """On SpeculativeDeployments, by a person: the revision that the status offers, to be rolled out."""
+ANNOTATION_NEW_REFERENCE: Final = f"{GROUP}/new-reference"
+"""On a resource of either kind, by a person: any new value takes acceptance as it is from now on
+for what this draft is held against."""
 ASKING_ANNOTATIONS: Final = (
     ANNOTATION_CHECK_QUALITY,
+    ANNOTATION_NEW_REFERENCE,
     ANNOTATION_PAUSED,
     ANNOTATION_RETRY_ROLLOUT,
     ANNOTATION_ROLLOUT,

@@ -9,8 +9,8 @@ from fathom.api.tuner import Level
 from fathom.attach.evidence import PodEvidence, depths_of, has_own_schedule
 from fathom.cluster.snapshot import SelectedObjects
 from fathom.engine.depth import DepthDocument, depth_at
-from fathom.engine.report import EngineReport
-from fathom.reconcile.annotations import pause_of, pinned_depth
+from fathom.engine.report import EngineReport, served_by_all
+from fathom.reconcile.annotations import new_reference_of, pause_of, pinned_depth
 from fathom.resource import SpeculationTuner
 from fathom.tuning.interface import (
     MOST_REQUESTS,
@@ -66,6 +66,8 @@ def tuning_snapshot(
         gpus=_gpus(found[0].report),
         paused=pause_of(objects.metadata.annotations),
         started_elsewhere=True,
+        pair=served_by_all(each.pod.spec.served_pair for each in found),
+        new_reference=new_reference_of(objects.metadata.annotations),
     )
 
 

@@ -73,6 +73,8 @@ def _parts(explanation: Explanation) -> Iterator[RenderableType]:
     yield surface_table(explanation)
     if explanation.positions:  # else drafts are cut, and nobody knows which were verified
         yield acceptance_table(explanation.positions)
+    if explanation.reference:
+        yield Text(f"\n{explanation.reference}")
     yield from bullets(
         "Why each batch has its depth",
         (f"{each.batches} at {each.depth}: {each.why}" for each in explanation.buckets),

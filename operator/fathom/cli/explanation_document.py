@@ -57,6 +57,8 @@ class PodsPart(Part):
     unsure_of: tuple[str, ...]
     next_step: str
     turning_points: tuple[str, ...]
+    reference: str = ""
+    """What acceptance is held against; empty: that is not known."""
     alarms: tuple[str, ...]
 
 
@@ -154,6 +156,7 @@ def _pods(pods: str, found: Explanation) -> PodsPart:
         unsure_of=found.doubts,
         next_step=found.next_step,
         turning_points=found.turning_points,
+        reference=found.reference,
         alarms=tuple(map(str, found.alarms)),
     )
 

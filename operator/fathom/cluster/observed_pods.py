@@ -19,7 +19,7 @@ from fathom.cluster.manifest import (
 from fathom.engine.argument_parser import EngineArguments
 from fathom.engine.depth_set import depths_in
 from fathom.engine.replica_layout import HOST_FLAG
-from fathom.engine.report import NOTHING_TOLD, EngineReport, asked_by
+from fathom.engine.report import NOTHING_TOLD, EngineReport, ServedPair, asked_by, served_by
 
 LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 LABEL_GROUP_SET: Final = "leaderworkerset.sigs.k8s.io/name"
@@ -88,6 +88,8 @@ class _Resources(ObservedModel):
 
 class _Container(ObservedModel):
     name: str = ""
+    image: str = ""
+    command: Annotated[tuple[str, ...], absent_as(())] = ()
     args: Annotated[tuple[str, ...], absent_as(())] = ()
     resources: Annotated[_Resources, absent_as(_Resources())] = _Resources()
 
@@ -155,9 +157,14 @@ class PodSpec(ObservedModel):
     @cached_property
     def asks_for(self) -> EngineReport:
         """What its engine's arguments ask for."""
-        ours = (each for each in self.containers if each.name == names.ENGINE_CONTAINER)
-        found = next(ours, None)
-        return NOTHING_TOLD if found is None else asked_by(found.arguments)
+        ours = [each for each in self.containers if each.name == names.ENGINE_CONTAINER]
+        return asked_by(ours[0].arguments) if ours else NOTHING_TOLD
+
+    @cached_property
+    def served_pair(self) -> ServedPair | None:
+        """What its engine was told to load; None: which container that is, is not known."""
+        found = {each.name: (each.image, (*each.command, *each.args)) for each in self.containers}
+        return served_by(found)
 
     @cached_property
     def host(self) -> str | None:
@@ -296,9 +303,8 @@ class ObservedPod(Revised):
     @property
     def _readiness_since_s(self) -> float | None:
         condition = self.condition("Ready")
-        if condition is None or condition.last_transition_time is None:
-            return None
-        return condition.last_transition_time.timestamp()
+        since = None if condition is None else condition.last_transition_time
+        return None if since is None else since.timestamp()
 
     @property
     def engine_ended_at_s(self) -> float | None:
@@ -336,10 +342,8 @@ class ObservedPod(Revised):
     @property
     def unscheduled(self) -> ObservedCondition | None:
         """What the scheduler says, which has looked for a node and found none; None: it has not."""
-        scheduled = self.condition("PodScheduled")
-        if scheduled is None or scheduled.status != "False" or self.terminating:
-            return None
-        return scheduled
+        found = self.condition("PodScheduled")
+        return None if found is None or found.status != "False" or self.terminating else found
 
 
 class PodTemplate(ObservedModel):

@@ -4,13 +4,16 @@ The plugin reads it of vLLM's own configuration (`fathom_vllm.engine_report`). S
 image, a webhook or a variable made of the arguments, and what vLLM chose where they say nothing.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from pydantic import JsonValue
 
+from fathom.api import names
 from fathom.api.bounded_json import UnreadableJsonError, parsed_json
 from fathom.api.spec import MAX_TOKENS_LIMIT
 from fathom.engine.argument_parser import (
@@ -31,6 +34,10 @@ _LONGEST_LIST: Final = 1024
 _RANGE: Final = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,9})", re.ASCII)
 """First and last batch of a part of a startup schedule, and its depth."""
 _SAID: Final = {"true": True, "false": False}
+_DRAFTING: Final = "--speculative-config"
+_SERVE: Final = "serve"
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+_DIGEST_LENGTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,25 @@ class EngineReport:
 NOTHING_TOLD: Final = EngineReport()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedPair:
+    """Which target and draft an engine was told to load, by digests: only to tell them from others.
+
+    No depth is chosen by it, so that it may rest on arguments, which an engine need not follow.
+    """
+
+    target: str
+    draft: str
+    engine: str
+    """Digest of its image and of all that it was started with."""
+    commits: bool
+    """Whether both are named by commits, so that the same names are the same weights."""
+
+    def has_models_of(self, other: "ServedPair") -> bool:
+        """Whether target and draft have the same names."""
+        return (self.target, self.draft) == (other.target, other.draft)
+
+
 def device_in(labels: Mapping[str, str]) -> str:
     """The accelerator's name in the labels of `fathom_engine_info`; empty: it is not told."""
     return _matched(_DEVICE, labels.get("device", ""))
@@ -94,6 +120,57 @@ def report_in(labels: Mapping[str, str]) -> EngineReport:
         data_parallel=number("data_parallel"),
         devices=number("devices"),
     )
+
+
+def served_by(containers: Mapping[str, tuple[str, Sequence[str]]]) -> ServedPair | None:
+    """What the engine of a pod was told to load; None: which container that is, is not known.
+
+    Args:
+        containers: image, and command with arguments, by name.
+    """
+    read = {name: EngineArguments.of(words) for name, (_, words) in containers.items()}
+    found = [name for name, each in read.items() if each.has(_DRAFTING)]
+    found += [name for name in containers if name == names.ENGINE_CONTAINER]
+    found += containers if len(containers) == 1 else ()
+    return _pair(*containers[found[0]], read[found[0]]) if found else None
+
+
+def served_by_all(pairs: Iterable[ServedPair | None]) -> ServedPair | None:
+    """What several pods were told to load; None: not the same models, or not known of each."""
+    found = {*pairs}
+    first = next(iter(found), None)
+    if first is None or not all(each and each.has_models_of(first) for each in found):
+        return None
+    engines = sorted(each.engine for each in found if each)
+    return first if len(engines) == 1 else replace(first, engine=_digest(*engines))
+
+
+def _pair(image: str, words: Sequence[str], arguments: EngineArguments) -> ServedPair:
+    engine, drafting = _digest(image, *words), arguments.object(_DRAFTING)
+    if not drafting:
+        # As of a script: any change of it may be one of the draft.
+        return ServedPair(target=engine, draft=engine, engine=engine, commits=False)
+    stated = {each.name: each.value or "" for each in arguments.options if not each.keys}
+    revision = stated.get("--revision", "")
+    model, method, commit = (str(drafting.get(key, "")) for key in ("model", "method", "revision"))
+    # A draft without weights of its own comes with the target.
+    commits = [revision, commit] if model else [revision]
+    return ServedPair(
+        target=_digest(stated.get("--model") or _first_operand(words), revision),
+        draft=_digest(model, method, commit),
+        engine=engine,
+        commits=all(map(_COMMIT.fullmatch, commits)),
+    )
+
+
+def _first_operand(words: Sequence[str]) -> str:
+    """The model, where no option names it: what follows `serve`, or else comes first."""
+    behind = words[words.index(_SERVE) + 1 :] if _SERVE in words else words
+    return next(iter(behind), "")
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
 def asked_by(arguments: EngineArguments) -> EngineReport:
@@ -177,7 +254,7 @@ def _schedule(text: str) -> Schedule:
 
 def _speculative_config(arguments: EngineArguments) -> Mapping[str, JsonValue]:
     try:
-        config = parsed_json(arguments.value("--speculative-config") or "")
+        config = parsed_json(arguments.value(_DRAFTING) or "")
     except UnreadableJsonError:
         return {}
     return config if isinstance(config, dict) else {}

@@ -155,6 +155,15 @@ def event_of(result: QualityStatus) -> Event:
     )
 
 
+def new_reference_of(annotations: Mapping[str, str]) -> str:
+    """By which a person asks that acceptance be held against what it is from now on; empty: none.
+
+    Args:
+        annotations: of the resource.
+    """
+    return annotations.get(names.ANNOTATION_NEW_REFERENCE, "").strip()[:LONGEST_ID]
+
+
 def pause_of(annotations: Mapping[str, str]) -> str:
     """The sentence that says who holds it and why; empty: it is not paused.
 

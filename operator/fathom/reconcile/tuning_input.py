@@ -11,8 +11,9 @@ from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects, Snapshot
 from fathom.engine.depth import DepthDocument, nearest_depth
 from fathom.engine.profile import EngineProfile
+from fathom.engine.report import served_by_all
 from fathom.measurement.counters import PodCounters
-from fathom.reconcile.annotations import pinned_depth
+from fathom.reconcile.annotations import new_reference_of, pinned_depth
 from fathom.reconcile.desired_state import DesiredState
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.revision import changed_restart_fields
@@ -70,6 +71,8 @@ def tuning_snapshot(
             rollout.draft if rollout is not None and rollout.stage is Stage.PROMOTED else ""
         ),
         compared=desired.baking and sum(pod.ready for pod in pods) == 1,
+        pair=served_by_all(pod.spec.served_pair for pod in pods),
+        new_reference=new_reference_of(snapshot.objects.metadata.annotations),
     )
 
 

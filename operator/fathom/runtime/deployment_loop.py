@@ -113,6 +113,7 @@ class DeploymentLoop(Loop):
         decision, now_s = decided.decision, observed.snapshot.now_s
         self._world.telemetry.decided(self.key, decision.action, decision.reason)
         self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
+        self._world.telemetry.reference(self.key, decision.state.reference)
         if decided.needs_read:
             self._stale, self._doubt = True, Doubt.PODS
             return 0.0

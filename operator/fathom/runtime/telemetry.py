@@ -19,6 +19,7 @@ from fathom.api.status import GainedStatus, ReportedStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument
 from fathom.times import is_over, unix_seconds
+from fathom.tuning.estimate.reference import Reference
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _PRESENT_WINDOWS: Final = 4.0
@@ -140,6 +141,11 @@ class Telemetry:
         self._alarms = self._of_a_resource(
             Gauge, "fathom_alarm", "1 while an alarm is active.", "alarm"
         )
+        self._of_reference = self._of_a_resource(
+            Gauge,
+            "fathom_acceptance_of_reference",
+            "Acceptance of the first draft token on the last day, over that on the draft's first.",
+        )
         self._conditions = self._of_a_resource(
             Gauge,
             "fathom_condition",
@@ -192,6 +198,14 @@ class Telemetry:
     def alarms(self, key: ObjectKey, standing: Collection[AlarmKind]) -> None:
         for kind in AlarmKind:
             self._alarms.labels(*_labels(key), kind).set(kind in standing)
+
+    def reference(self, key: ObjectKey, reference: Reference | None) -> None:
+        """Show where acceptance is; nothing before a second day shows it."""
+        ratio = reference.ratio if reference is not None else None
+        if ratio is None:
+            self._of_reference.remove_by_labels(_by_name(key))
+        else:
+            self._of_reference.labels(*_labels(key)).set(ratio)
 
     def depth(self, key: ObjectKey, document: DepthDocument) -> None:
         if not document.schedule:

@@ -99,6 +99,7 @@ class TunerLoop(Loop):
         if decision is not None:
             self._world.telemetry.decided(self.key, decision.action, decision.reason)
             self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
+            self._world.telemetry.reference(self.key, decision.state.reference)
         outcome = await self._writer.carry_out(decided.operations.tried)
         self._state, came = after_writes(decided, outcome, found)
         if outcome.raised is not None:

@@ -123,6 +123,7 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learned: Learned) -
             deltas=learned.deltas,
             policy=policy,
             acceptance=state.acceptance,
+            reference=state.reference,
         ),
         ledger=_entered(state, learned.deltas, policy, settings),
         gained=_gained(state, learned.deltas, policy, snapshot.gpus),

@@ -87,7 +87,7 @@ def _moved(state: TuningState, schedule: Schedule, device: str) -> tuple[TuningS
         device=state.device,
         pods=(),
         schedule=schedule,
-        state=replace(state, cohorts=(), misplaced=()),
+        state=replace(state, cohorts=(), misplaced=(), reference=None),
     )
     found = next((each for each in state.cohorts if each.device == device), None)
     others = tuple(each for each in state.cohorts if each is not found)
@@ -98,6 +98,7 @@ def _moved(state: TuningState, schedule: Schedule, device: str) -> tuple[TuningS
         # What is the whole fleet's.
         looks=state.looks,
         acceptance=state.acceptance,
+        reference=state.reference,
         watches=state.watches,
         load=state.load,
         gained=state.gained,
@@ -324,7 +325,7 @@ def alone(
         disobeying=(*own.disobeying, *sorted(came)),
         behind=(*own.behind, *behind),
     )
-    return replace(snapshot, pods=pods, document=view, whole=document, state=state), view
+    return replace(snapshot, pods=pods, document=view, whole=document, state=state, pair=None), view
 
 
 def _view(document: DepthDocument, schedule: Schedule, pods: Iterable[str]) -> DepthDocument:

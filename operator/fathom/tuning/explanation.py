@@ -85,6 +85,8 @@ class Explanation:
     """What it would try next."""
     turning_points: tuple[str, ...] = ()
     """What would change its mind."""
+    reference: str = ""
+    """What acceptance is held against; empty: that is not known."""
     alarms: tuple[Alarm, ...] = ()
     apart: tuple[tuple[str, "Explanation"], ...] = ()
     """Pods that are tuned apart: who they are, and the same of them."""
@@ -144,6 +146,7 @@ def explain(
         turning_points=tuple(
             _turning_point(given, each) for bucket, each in rivals.items() if bucket not in due
         ),
+        reference=sentences.held_against(state.reference),
         alarms=tuple(each.alarm() for each in given.state.watches if each.raised_at_s),
         apart=tuple(
             (whom(each), _of_cohort(each, settings, document.generation, now_s))
@@ -176,6 +179,7 @@ def _of_fixed_depth(given: Situation, tokens: int, *, started_elsewhere: bool) -
         buckets=tuple(buckets),
         positions=tuple(each for each in _positions(given)[:tokens] if each.measured),
         next_step=f"Nothing by itself. {HOW_TO_TRY_ELSEWHERE if started_elsewhere else HOW_TO_TRY}",
+        reference=sentences.held_against(given.state.reference),
         alarms=tuple(each.alarm() for each in given.state.watches if each.raised_at_s),
     )
 

@@ -10,6 +10,7 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculationSpec, TuningGoals
 from fathom.api.tuner import Level, SpeculationTunerSpec, SpeculationTunerStatus
 from fathom.engine.depth import DepthDocument, flat, nearest_depth
+from fathom.engine.report import ServedPair
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.measured import Measured
@@ -123,6 +124,10 @@ class TuningSnapshot:
     """The one that was on trial and is now to be everybody's; empty: none."""
     compared: bool = False
     """Whether a canary is compared with the only one of these pods that is ready."""
+    pair: ServedPair | None = None
+    """What all these pods were told to load; None: they differ, or it is not known."""
+    new_reference: str = ""
+    """By which a person asks for a new reference of acceptance; empty: nobody did."""
     whole: DepthDocument | None = None
     """What pods read, where `document` is a view of it for some of them; None: it is no view."""
 

@@ -21,6 +21,7 @@ from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_changes import Acceptance
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.estimate.prompts import Prompts
+from fathom.tuning.estimate.reference import Reference
 from fathom.tuning.estimate.settled import Held, Residence
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.tail import Tail
@@ -145,6 +146,8 @@ class TuningState:
     """The last one, or what one is expected to take."""
     load: Load = field(default_factory=Load)
     acceptance: Acceptance = field(default_factory=Acceptance)
+    reference: Reference | None = None
+    """The whole fleet's; None: none was begun."""
     watches: tuple[Watch, ...] = ()
     """Alarms that stand, and those in the making."""
     tail: Tail = field(default_factory=Tail)

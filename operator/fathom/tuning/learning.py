@@ -6,12 +6,14 @@ from math import inf
 from types import MappingProxyType
 from typing import Final
 
+from fathom.engine.report import ServedPair
 from fathom.measurement.counters import PodCounters
 from fathom.measurement.deltas import PodDelta, delta, pooled_cells, pooled_drafts
-from fathom.tuning.alarms.alarm import is_cliff, is_normal
+from fathom.tuning.alarms.alarm import is_cliff, is_mismatch, is_normal, without_low
 from fathom.tuning.estimate import step_filter
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_length import trials
+from fathom.tuning.estimate.reference import Reference
 from fathom.tuning.estimate.settled import held, settled
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.yields import Yields
@@ -42,7 +44,7 @@ class Learned:
 
 def learn(snapshot: TuningSnapshot) -> Learned:
     """Take in what the pods counted since they were last looked at. Idempotent."""
-    state = snapshot.state
+    state = _with_reference(snapshot.state, snapshot.pair, snapshot.new_reference)
     window = snapshot.settings.window_seconds
     least = SHORTEST_WINDOWS * window
     if state.probe is not None:
@@ -74,7 +76,7 @@ def learn(snapshot: TuningSnapshot) -> Learned:
     )
     state = _with_text(snapshot.settings, state, deltas, at_s)
     if not snapshot.settings.drafts_are_cut:
-        state = _with_acceptance(state, whole)
+        state = _with_acceptance(state, whole, snapshot.pair)
     prompts = state.prompts.updated(deltas, at_s, window, snapshot.settings.max_batch)
     return Learned(
         state=replace(
@@ -119,15 +121,45 @@ def _with_text(
     )
 
 
-def _with_acceptance(state: TuningState, deltas: Sequence[PodDelta]) -> TuningState:
+def _with_acceptance(
+    state: TuningState, deltas: Sequence[PodDelta], pair: ServedPair | None
+) -> TuningState:
     """As alarms see it, which hold each pod against all others, however they are tuned."""
+    mismatch, reference = is_mismatch(state.watches), state.reference
     acceptance = state.acceptance.updated(
         deltas,
         state.looks,
         normal=is_normal(state.watches),
         alarmed=is_cliff(state.watches),
+        lasts=mismatch,
     )
-    return replace(state, acceptance=acceptance)
+    if reference is not None and pair is not None:
+        from_s = min(each.from_s for each in deltas)
+        to_s = max(each.to_s for each in deltas)
+        window = trials(pooled_drafts(deltas))
+        reference = reference.updated(window, from_s, to_s, alarmed=mismatch)
+    return replace(state, acceptance=acceptance, reference=reference)
+
+
+def _with_reference(state: TuningState, pair: ServedPair | None, asked: str) -> TuningState:
+    """With the reference of what is served: a new one of another pair, or where a person asks."""
+    before, acceptance = state.reference, state.acceptance
+    if pair is None:
+        return state
+    if before is None:
+        return replace(state, reference=Reference(pair=pair, asked=asked))
+    is_asked = asked not in {"", before.asked}
+    if pair.has_models_of(before.pair) and not is_asked:
+        return state
+    # Of another draft, what the last one did still tells whether it is worse. But if a person asks,
+    # then what is seen now is what is normal.
+    levels = () if is_asked else acceptance.levels
+    return replace(
+        state,
+        reference=Reference(pair=pair, asked=asked or before.asked),
+        acceptance=replace(acceptance, levels=levels, cliff=None),
+        watches=without_low(state.watches),
+    )
 
 
 def settling_s(state: TuningState) -> float:

@@ -6,6 +6,9 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.engine.depth import batches
+from fathom.times import rfc3339
+from fathom.tuning.estimate.acceptance_length import Trials
+from fathom.tuning.estimate.reference import Reference, survival
 from fathom.tuning.policy.option import DepthOption, LeftOut
 
 
@@ -55,6 +58,26 @@ OLDER_PLUGIN: Final = (
     "What it gains is unknown: these pods have an older plugin, which does not count prompts. The "
     "next rollout brings the newer one."
 )
+
+
+def held_against(reference: Reference | None) -> str:
+    """What acceptance is held against, and where it is; empty: nothing was drafted yet."""
+    if reference is None or not reference.began_at_s:
+        return ""
+    since = f"The first day of this draft began {rfc3339(reference.began_at_s)}"
+    if not reference.is_taken:
+        return f"{since} and is not over: it becomes the reference of acceptance."
+    first = f"{since}: survival by position was {_listed(reference.first)}"
+    if reference.ratio is None:
+        return f"{first}."
+    return (
+        f"{first}; on the last day it was {_listed(reference.last)}, which is "
+        f"{reference.ratio:.0%} at the first position."
+    )
+
+
+def _listed(day: Trials) -> str:
+    return " ".join(f"{each:.2f}" for each in survival(day))
 
 
 def stays_alone(

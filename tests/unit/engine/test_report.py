@@ -12,10 +12,13 @@ from fathom.engine.report import (
     NOTHING_TOLD,
     Difference,
     EngineReport,
+    ServedPair,
     asked_by,
     device_in,
     differences,
     report_in,
+    served_by,
+    served_by_all,
 )
 from manifest_samples import resource
 
@@ -138,3 +141,106 @@ def test_only_what_both_know_can_differ(
 def test_depths_that_are_no_numbers_are_not_told(config: str) -> None:
     """A webhook may have written anything."""
     assert asked_by(EngineArguments.of(("--speculative-config", config))).depths == ()
+
+
+# What is served
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+OTHER = COMMIT[::-1]
+
+
+def pair(*words: str, image: str = "vllm:1", name: str = "main", **sidecars: str) -> ServedPair:
+    others = {each: (found, ("run",)) for each, found in sidecars.items()}
+    found = served_by({**others, name: (image, words)})
+    assert found is not None
+    return found
+
+
+def drafting(model: str = "org/draft", revision: str = COMMIT) -> str:
+    return json.dumps({"method": "eagle3", "model": model, "revision": revision})
+
+
+KNOWN = ("vllm", "serve", "org/target", "--revision", COMMIT, "--speculative-config", drafting())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        KNOWN[2:],
+        ("--model", "org/target", *KNOWN[3:]),
+        ("python3", "-m", "vllm.entrypoints.openai.api_server", "--model=org/target", *KNOWN[3:]),
+        (*KNOWN, "--max-num-seqs", "64"),
+        (
+            *("vllm", "serve", "org/target", f"--revision={COMMIT}", "-sc.model", "org/draft"),
+            *("-sc.revision", COMMIT, "-sc.method", "eagle3", "-sc.num_speculative_tokens", "5"),
+        ),
+    ],
+    ids=["the image serves", "by an option", "by the old server", "more arguments", "key by key"],
+)
+def test_the_same_models_are_the_same_however_they_are_written(words: tuple[str, ...]) -> None:
+    assert pair(*words).has_models_of(pair(*KNOWN))
+    assert pair(*words).engine != pair(*KNOWN).engine
+    assert pair(*words).commits
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (*KNOWN[:2], "org/other", *KNOWN[3:]),
+        (*KNOWN[:4], OTHER, *KNOWN[5:]),
+        (*KNOWN[:6], drafting("org/other")),
+        (*KNOWN[:6], drafting(revision=OTHER)),
+        (*KNOWN[:6], json.dumps({"method": "mtp"})),
+    ],
+    ids=["target", "its commit", "draft", "its commit", "method"],
+)
+def test_other_models_are_told_from_them(other: tuple[str, ...]) -> None:
+    assert not pair(*other).has_models_of(pair(*KNOWN))
+
+
+@pytest.mark.parametrize(
+    ("words", "commits"),
+    [
+        ((*KNOWN[:4], "main", *KNOWN[5:]), False),
+        ((*KNOWN[:6], drafting(revision="main")), False),
+        ((*KNOWN[:6], drafting(revision="")), False),
+        ((*KNOWN[:6], json.dumps({"method": "mtp"})), True),
+    ],
+    ids=["a branch", "a draft's branch", "nothing", "a draft that comes with its target"],
+)
+def test_only_commits_fix_weights(words: tuple[str, ...], *, commits: bool) -> None:
+    assert pair(*words).commits is commits
+
+
+def test_where_no_draft_can_be_read_any_change_may_be_one() -> None:
+    script = pair("sh", "-c", "vllm serve org/target --speculative-config '{}'")
+    assert not script.has_models_of(pair("sh", "-c", "vllm serve org/target"))
+    assert not script.has_models_of(pair("sh", "-c", script.target, image="vllm:2"))
+    assert not script.commits
+
+
+def test_another_image_runs_the_same_models() -> None:
+    assert pair(*KNOWN, image="vllm:2").has_models_of(pair(*KNOWN))
+    assert pair(*KNOWN, image="vllm:2").engine != pair(*KNOWN).engine
+
+
+def test_sidecars_are_not_the_engine() -> None:
+    assert pair(*KNOWN, proxy="envoy:1") == pair(*KNOWN, proxy="envoy:2")
+    by_name = pair("sh", "-c", "serve", name="vllm", proxy="envoy:1")
+    assert by_name == pair("sh", "-c", "serve", name="vllm")
+    assert served_by({"one": ("a", ("x",)), "two": ("b", ("y",))}) is None
+    assert served_by({}) is None
+
+
+def test_several_pods_serve_a_pair_only_where_all_serve_the_same_models() -> None:
+    one, more, other = pair(*KNOWN), pair(*KNOWN, "--seed", "1"), pair("org/other", *KNOWN[3:])
+    assert served_by_all([one, one]) == one
+    mixed = served_by_all([one, more])
+    assert mixed == served_by_all([more, one, one])
+    assert mixed is not None
+    assert mixed.has_models_of(one)
+    assert mixed.engine not in {one.engine, more.engine}
+    assert served_by_all([one, other]) is None
+    assert served_by_all([one, None]) is None
+    assert served_by_all([]) is None

@@ -18,6 +18,7 @@ from typing import Self
 from fathom.api.choices import Objective, TuningMode
 from fathom.api.conditions import AlarmKind
 from fathom.engine.depth import DepthDocument, Schedule, depth_at, flat
+from fathom.engine.report import ServedPair
 from fathom.measurement.counters import (
     Cell,
     CellCounts,
@@ -342,6 +343,10 @@ class Fleet:
     adopted_draft: str = ""
     frozen_at_s: float | None = None
     """Metrics stand still since then."""
+    pair: ServedPair | None = None
+    """What all pods serve, as far as it is known."""
+    new_reference: str = ""
+    """What a person asks for by the annotation."""
     document: DepthDocument | None = None
     written_at_s: float = START_S
     state: TuningState = field(default_factory=TuningState)
@@ -401,6 +406,8 @@ class Fleet:
             paused=self.paused,
             draft_on_trial=self.draft_on_trial,
             adopted_draft=self.adopted_draft,
+            pair=self.pair,
+            new_reference=self.new_reference,
         )
 
     def step(self) -> TuningDecision:

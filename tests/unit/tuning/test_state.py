@@ -7,7 +7,9 @@ import pytest
 
 from fathom.api.conditions import AlarmKind, Reason
 from fathom.engine.depth import buckets
+from fathom.engine.report import ServedPair
 from fathom.measurement.counters import StepKind
+from fathom.quality.check import LONGEST_ID
 from fathom.tuning.alarms.alarm import Engine, Watch
 from fathom.tuning.assessment import assess
 from fathom.tuning.estimate import acceptance_changes, yields
@@ -21,6 +23,7 @@ from fathom.tuning.estimate.acceptance_changes import (
 )
 from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.measured import Measured
+from fathom.tuning.estimate.reference import MOST_POSITIONS, Reference
 from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS
 from fathom.tuning.estimate.step_time import CellTime, PodSpeed, StepTimes
 from fathom.tuning.estimate.tail import Ran, Tail
@@ -50,6 +53,7 @@ def largest() -> TuningState:
     """Every part at its largest, with long names and long numbers, in the largest of fleets."""
     depths = tuple((bucket, 64) for bucket in BUCKETS)
     deep = Trials((UGLY,) * 64, (UGLY,) * 64)
+    shallow = Trials((UGLY,) * MOST_POSITIONS, (UGLY,) * MOST_POSITIONS)
     return TuningState(
         step_times=StepTimes(
             cells=tuple(
@@ -134,8 +138,25 @@ def largest() -> TuningState:
             )
             * acceptance_changes.MOST_PODS,
             at_s=UGLY,
-            cliff=Cliff(0.12345678901234567, UGLY),
+            cliff=Cliff(
+                lowest=0.12345678901234567,
+                since_s=UGLY,
+                normal=0.12345678901234567,
+                restored_s=UGLY,
+            ),
             healed=HealedCliff(0.12345678901234567, UGLY),
+        ),
+        reference=Reference(
+            pair=ServedPair(target="t" * 16, draft="d" * 16, engine="e" * 16, commits=True),
+            asked="a" * LONGEST_ID,
+            began_at_s=UGLY,
+            first=shallow,
+            lowest=0.12345678901234567,
+            days=1000,
+            day=shallow,
+            day_began_at_s=UGLY,
+            last=shallow,
+            days_below=3,
         ),
         watches=tuple(
             Watch(

@@ -25,6 +25,7 @@ class Alarm:
         return f"{self.kind}/{self.reason}: {self.message} {self.recommendation}"
 
 
+_LOW: Final = frozenset({Reason.ACCEPTANCE_CLIFF, Reason.ACCEPTANCE_BELOW_REFERENCE})
 NORMAL_AFTER_S: Final = 3600.0
 """How long acceptance must be low before that is learned as normal."""
 
@@ -80,3 +81,13 @@ def is_normal(watches: Iterable[Watch]) -> bool:
 def is_cliff(watches: Iterable[Watch]) -> bool:
     """Whether the alarm stands that acceptance fell off a cliff."""
     return any(each.reason is Reason.ACCEPTANCE_CLIFF and each.raised_at_s for each in watches)
+
+
+def is_mismatch(watches: Iterable[Watch]) -> bool:
+    """Whether an alarm stands that the draft does not fit."""
+    return any(each.kind is AlarmKind.DRAFT_MISMATCH and each.raised_at_s for each in watches)
+
+
+def without_low(watches: Iterable[Watch]) -> tuple[Watch, ...]:
+    """Without what was seen of acceptance that was higher before."""
+    return tuple(each for each in watches if each.reason not in _LOW)

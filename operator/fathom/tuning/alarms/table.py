@@ -13,13 +13,26 @@ from enum import Enum, auto
 from typing import Final
 
 from fathom.api.conditions import AlarmKind, Reason
+from fathom.api.names import ANNOTATION_NEW_REFERENCE
 from fathom.engine.depth import DepthDocument
 from fathom.measurement.deltas import CLOCK_TOLERANCE_S, PodDelta
 from fathom.tuning.alarms import detectors
 from fathom.tuning.alarms.alarm import NORMAL_AFTER_S, Alarm, Engine, Watch
 from fathom.tuning.alarms.detectors import Look, Sight
 from fathom.tuning.estimate.acceptance_by_position import Survival
-from fathom.tuning.estimate.acceptance_changes import HEALED_S, LOW_QUANTILE, Acceptance
+from fathom.tuning.estimate.acceptance_changes import (
+    HEALED_S,
+    LOW_QUANTILE,
+    RESTORED_S,
+    RESTORED_SHARE,
+    Acceptance,
+)
+from fathom.tuning.estimate.reference import (
+    BELOW_DAYS,
+    BELOW_SHARE,
+    FAR_BELOW_SHARE,
+    Reference,
+)
 from fathom.tuning.estimate.step_table import NO_DRAFT_SD
 from fathom.tuning.interface import TunedPod, TuningSnapshot
 from fathom.tuning.policy.policy import Policy
@@ -72,8 +85,9 @@ ALARMS: Final = (
         when=f"acceptance of the first draft token is below {detectors.CLIFF_SHARE:g} of the low "
         f"end ({LOW_QUANTILE:.0%} quantile) of the last day, of which "
         f"{detectors.NORMAL_KNOWN_S / _MINUTE_S:.0f} min must be known; until above "
-        f"{detectors.RESTORED_SHARE:g} of it. What lasts for {NORMAL_AFTER_S / _HOUR_S:.0f} h "
-        "begins to count as normal. If acceptance comes back and no engine restarted, it was "
+        f"{RESTORED_SHARE:g} of it. What lasts for {NORMAL_AFTER_S / _HOUR_S:.0f} h "
+        "begins to count as normal, and AcceptanceBelowReference takes over. If acceptance comes "
+        "back and no engine restarted, it was "
         f"traffic, and as low a level raises no alarm for {HEALED_S / _DAY_S:.0f} days",
     ),
     AlarmRow(
@@ -82,6 +96,20 @@ ALARMS: Final = (
         sees=detectors.one_pod_differs,
         lasts_s=3 * _MINUTE_S,
         when=f"one pod accepts less than {detectors.POD_CLIFF_SHARE:g} of the others' median",
+    ),
+    AlarmRow(
+        kind=AlarmKind.DRAFT_MISMATCH,
+        reason=Reason.ACCEPTANCE_BELOW_REFERENCE,
+        sees=detectors.acceptance_below_reference,
+        lasts_s=3 * _MINUTE_S,
+        when="acceptance of the first draft token, over a whole day, is below "
+        f"{FAR_BELOW_SHARE:g} of the lowest day of this draft's first week once (within that week: "
+        f"of its first day), or below {BELOW_SHARE:g} of it on {BELOW_DAYS} days in a row; until a "
+        f"day is above {BELOW_SHARE:g} of it. Or AcceptanceCliff began "
+        f"when the draft had served for {detectors.LASTS_AFTER_S / _HOUR_S:.0f} h, and counts as "
+        f"normal by now; until {RESTORED_S / _HOUR_S:.0f} h of acceptance as before. Both end with "
+        "another draft or target, and by a person's "
+        f"[{ANNOTATION_NEW_REFERENCE}](tuning.md#the-reference)",
     ),
     AlarmRow(
         kind=AlarmKind.ACCEPTANCE_DECAY,
@@ -137,6 +165,7 @@ def watched(
     deltas: Sequence[PodDelta],
     policy: Policy,
     acceptance: Acceptance,
+    reference: Reference | None = None,
 ) -> tuple[Watch, ...]:
     """The watches after one more window with data.
 
@@ -155,6 +184,7 @@ def watched(
         policy=policy,
         acceptance=acceptance,
         standing=standing,
+        reference=reference,
     )
     unknown: set[RestsOn] = set()
     if not isinstance(policy.evidence.text, Survival):

@@ -20,6 +20,10 @@ LOW_QUANTILE: Final = 0.1
 """Quantile of the levels of the last day: its low end, below which a cliff is searched for."""
 LEAST_DRAFTS: Final = 200.0
 """Windows with fewer say nothing."""
+RESTORED_SHARE: Final = 0.85
+"""Above this share of the low end of the day before it, a cliff is over."""
+RESTORED_S: Final = 3600.0
+"""Seconds of that, once a cliff was learned as normal: as long as that took at least."""
 HEALED_S: Final = 7 * 24 * 3600.0
 """How long a cliff is remembered from which acceptance came back."""
 HEALED_SHARE: Final = 0.85
@@ -57,13 +61,26 @@ class PodAcceptance:
         return self.accepted / self.expected if self.expected > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cliff:
     """A time of low acceptance, for which an alarm stands."""
 
     lowest: float
     since_s: float
     """When the alarm was raised (Unix seconds)."""
+    normal: float = 0.0
+    """What was normal before; 0: not known, as an earlier release began it."""
+    restored_s: float = 0.0
+    """For so many seconds of windows acceptance has been back without a break."""
+
+    def is_over_at(self, level: float) -> bool:
+        """Whether such acceptance is what it was before."""
+        return level >= RESTORED_SHARE * self.normal
+
+    def after(self, level: float, seconds: float) -> "Cliff":
+        """After one more window."""
+        restored_s = self.restored_s + seconds if self.is_over_at(level) else 0.0
+        return replace(self, lowest=min(self.lowest, level), restored_s=restored_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +117,7 @@ class Acceptance:
         *,
         normal: bool,
         alarmed: bool = False,
+        lasts: bool = False,
     ) -> "Acceptance":
         """With one more window.
 
@@ -109,6 +127,7 @@ class Acceptance:
             normal: False while the draft is suspected: then this window is no part of what is
                 normal.
             alarmed: whether the alarm of a cliff stands.
+            lasts: whether another one took over, so that what began as a cliff lasts.
         """
         deltas = tuple(deltas)
         windows = {each.pod: (each.to_s, trials(each.drafts)) for each in deltas}
@@ -122,7 +141,7 @@ class Acceptance:
         level = LEVEL_WEIGHT * rate + (1 - LEVEL_WEIGHT) * before
         # Not what passed: after a night without requests the first window would be normal at once.
         watched_s = min(passed_s, max(each.seconds for each in deltas))
-        cliff, healed = self._cliffs(level, at_s, looks, alarmed=alarmed)
+        cliff, healed = self._cliffs(level, at_s, watched_s, looks, alarmed=alarmed, lasts=lasts)
         return Acceptance(
             levels=self._levels(rate, watched_s, passed_s) if normal else self.levels,
             level=level,
@@ -159,15 +178,25 @@ class Acceptance:
         )
 
     def _cliffs(
-        self, level: float, at_s: float, looks: Mapping[str, PodCounters], *, alarmed: bool
+        self,
+        level: float,
+        at_s: float,
+        watched_s: float,
+        looks: Mapping[str, PodCounters],
+        *,
+        alarmed: bool,
+        lasts: bool,
     ) -> tuple[Cliff | None, HealedCliff | None]:
         """The cliff that an alarm stands for, and the lowest that has healed."""
         cliff, healed = self.cliff, self.healed
         if healed is not None and at_s - healed.over_at_s > HEALED_S:
             healed = None
         if alarmed:
-            cliff = cliff or Cliff(level, at_s)
-            return replace(cliff, lowest=min(cliff.lowest, level)), healed
+            cliff = cliff or Cliff(lowest=level, since_s=at_s, normal=self.normal or 0.0)
+        if cliff is not None and (alarmed or lasts):
+            cliff = cliff.after(level, watched_s)
+            if alarmed or cliff.restored_s < RESTORED_S:
+                return cliff, healed
         if cliff is None or any(each.started_at_s > cliff.since_s for each in looks.values()):
             return None, healed
         lowest = min(cliff.lowest, healed.lowest if healed is not None else cliff.lowest)

@@ -12,6 +12,7 @@ from fathom.tuning.estimate.acceptance_changes import (
     LEAST_DRAFTS,
     LEVELS,
     MOST_PODS,
+    RESTORED_S,
     Acceptance,
 )
 
@@ -151,6 +152,23 @@ def test_what_came_back_by_itself_is_known_traffic_for_a_week() -> None:
     assert not again(HEALED_SHARE * low - 0.01, 3600)
     assert again(low, HEALED_S - 1)
     assert not again(low, HEALED_S + 1)
+
+
+def test_a_cliff_knows_what_was_normal_before_it_and_for_how_long_that_is_back() -> None:
+    acceptance = after(*(0.9,) * 10)
+    normal = acceptance.normal
+    rates = (0.3, 0.3, 0.9, 0.9, 0.3, 0.3, *(0.9,) * 200)
+    backs: list[float | None] = []
+    for i, rate in enumerate(rates):
+        window = [drafted("a", rate, WINDOW_S * (i + 11))]
+        acceptance = acceptance.updated(window, {}, normal=True, alarmed=i < 2, lasts=True)
+        assert acceptance.cliff is None or acceptance.cliff.normal == normal
+        backs.append(acceptance.cliff and acceptance.cliff.restored_s)
+    # The level lags by a window; what falls again begins anew.
+    assert backs[:9] == [0, 0, 0, 30, 0, 0, 0, 30, 60]
+    # Whatever else stands that the draft does not fit, this was traffic.
+    assert backs.index(None) * WINDOW_S == pytest.approx(RESTORED_S, abs=10 * WINDOW_S)
+    assert acceptance.healed is not None
 
 
 def test_the_lowest_that_came_back_is_remembered() -> None:

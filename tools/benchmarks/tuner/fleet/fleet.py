@@ -17,6 +17,7 @@ from benchmarks.tuner.fleet.plant import CoursePlant, CourseWork
 from benchmarks.tuner.outcome import AlarmRaised, CourseOutcome, Logged
 from fathom.api.conditions import AlarmKind
 from fathom.engine.depth import DepthDocument, Schedule, depth_at, flat
+from fathom.engine.report import ServedPair
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.learned_state import TuningState
@@ -25,6 +26,8 @@ from fathom.tuning.tuner import decide
 EPOCH_S = 1_750_032_000.0
 """Unix time at which every course begins: a midnight."""
 _LEAST_WAKE_S = 1.0
+_PAIR = ServedPair(target="target", draft="draft", engine="engine", commits=True)
+"""One for good: where a world's draft stops fitting, nothing has changed."""
 Tuner = Callable[[TuningSnapshot], TuningDecision]
 
 
@@ -275,6 +278,7 @@ class CourseFleet:
             document_written_at_s=EPOCH_S + self.written_s,
             live_refusal=None,
             state=self.state,
+            pair=_PAIR,
         )
 
     def _seen(self, pod: CoursePod) -> TunedPod:
