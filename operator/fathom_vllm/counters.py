@@ -9,7 +9,8 @@ reader, which opens the path anew each time, never mixes two engines. Several en
 (data parallelism) have a file each, and a reader adds them up. A file's pages are reserved when it
 is made: where a sparse file finds no room later, the write is a SIGBUS, which ends the process.
 
-Layout, in 8-byte words: a header (`HEADER_WORDS`), then one block per (batch bucket, depth):
+Layout, in 8-byte words: a header (`HEADER_WORDS`); drafts by context, of each range the sums of
+`DraftSums`; then one block per (batch bucket, depth):
 decode cell, mixed cell (each steps, seconds, tokens, requests, prompt tokens), drafts, accepted per
 position.
 """
@@ -18,18 +19,35 @@ import mmap
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from fathom_vllm.buckets import bucket_count, bucket_index
+from fathom_vllm.buckets import CONTEXT_RANGES, bucket_count, bucket_index
 from fathom_vllm.environment import COUNTERS_FILE, DEFAULT_COUNTERS_FILE
 
-MAGIC = b"FATHOMC6"
+MAGIC = b"FATHOMC7"
 """Ends with the layout's version: a reader of another version shows nothing, never nonsense."""
 
 DECODE, MIXED = 0, 1
 STEP_KINDS = ("decode", "mixed")
 
+
+class DraftSums(NamedTuple):
+    """What became of drafts."""
+
+    drafts: int = 0
+    tokens: int = 0
+    """Tokens that were drafted."""
+    accepted: int = 0
+    """How many of those were accepted."""
+    first_accepted: int = 0
+    """Drafts whose first token was."""
+
+
 WORD = 8
 HEADER_WORDS = 24
+CONTEXT_WORDS = len(DraftSums._fields)
+BLOCKS = HEADER_WORDS + CONTEXT_RANGES * CONTEXT_WORDS
+"""Where the blocks begin."""
 CELL_WORDS = 5
 DRAFTS = 2 * CELL_WORDS
 BLOCK_WORDS = DRAFTS + 1
@@ -64,7 +82,7 @@ def rank_path(path: str, rank: int) -> str:
 
 
 def word_count(max_batch: int, max_depth: int) -> int:
-    return HEADER_WORDS + bucket_count(max_batch) * (max_depth + 1) * (BLOCK_WORDS + max_depth)
+    return BLOCKS + bucket_count(max_batch) * (max_depth + 1) * (BLOCK_WORDS + max_depth)
 
 
 class CountersWriter:
@@ -129,7 +147,7 @@ class CountersWriter:
         """
         words = self._words
         block = self._first_block[batch] + depth
-        drafts_at = HEADER_WORDS + block * self._block + DRAFTS
+        drafts_at = BLOCKS + block * self._block + DRAFTS
         at = drafts_at - DRAFTS + kind * CELL_WORDS
         words[at] += 1
         words[at + 1] += seconds
@@ -140,6 +158,11 @@ class CountersWriter:
             words[drafts_at] += drafts
             for at, count in enumerate(accepted, drafts_at + 1):
                 words[at] += count
+
+    def context(self, index: int, sums: DraftSums, *, steps: int = 1) -> None:
+        """Count a step's drafts of one range of contexts, as those of so many steps."""
+        for at, count in enumerate(sums, HEADER_WORDS + index * CONTEXT_WORDS):
+            self._words[at] += steps * count
 
     def transition_step(self, seconds: float, *, tokens: int, prefill: int) -> None:
         """Count a step that belongs to no cell, and what it emitted and prefilled."""

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fathom_vllm.buckets import bucket_count, first_batch, last_batch
+from fathom_vllm.buckets import bucket_count, first_batch, first_context, last_batch, last_context
 from fathom_vllm.counters import (
     BLOCK_WORDS,
+    BLOCKS,
     CELL_WORDS,
+    CONTEXT_WORDS,
     DRAFTS,
     ERRORS,
     GENERATION,
@@ -68,6 +70,19 @@ class DraftTally:
     accepted: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ContextTally:
+    """Sums over the drafts verified in one range of contexts: those of `DraftSums`."""
+
+    context_ge: int
+    context_le: int | None
+    """None: the range has no end."""
+    drafts: float
+    tokens: float
+    accepted: float
+    first_accepted: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """What the engines of one pod have counted since they started: mostly there is one."""
@@ -104,6 +119,7 @@ class Counts:
     stall_seconds: float
     steps: tuple[StepCounts, ...]
     drafts: tuple[DraftTally, ...]
+    contexts: tuple[ContextTally, ...]
 
 
 def read_counts(path: str) -> Counts | None:
@@ -186,7 +202,17 @@ def _counts(words: list[float]) -> Counts:
             for batches, depth, block in blocks
             if block[DRAFTS]
         ),
+        contexts=tuple(
+            ContextTally(first_context(index), last_context(index), *sums)
+            for index, sums in enumerate(_by_context(words))
+            if sums[0]
+        ),
     )
+
+
+def _by_context(words: list[float]) -> Iterator[list[float]]:
+    for at in range(HEADER_WORDS, BLOCKS, CONTEXT_WORDS):
+        yield words[at : at + CONTEXT_WORDS]
 
 
 def _blocks(
@@ -194,7 +220,7 @@ def _blocks(
 ) -> Iterator[tuple[tuple[int, int], int, list[float]]]:
     """Each bucket's first and last batch, the depth, and its words."""
     size = BLOCK_WORDS + max_depth
-    at = HEADER_WORDS
+    at = BLOCKS
     for bucket in range(bucket_count(max_batch)):
         for depth in range(max_depth + 1):
             yield (first_batch(bucket), last_batch(bucket)), depth, words[at : at + size]

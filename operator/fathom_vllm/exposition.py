@@ -103,6 +103,7 @@ class FathomCollector(Collector):
             yield from _state(counts)
             yield from _steps(counts)
             yield from _drafts(counts)
+            yield from _contexts(counts)
 
     def _is_live(self, counts: Counts) -> bool:
         """Whether the hook is on and the depth file was looked at lately.
@@ -244,3 +245,27 @@ def _drafts(counts: Counts) -> Iterator[Metric]:
         for position, count in enumerate(cell.accepted):
             accepted.add_metric([*values, str(position)], count)
     yield from (drafts, accepted)
+
+
+def _contexts(counts: Counts) -> Iterator[Metric]:
+    labels = ["context_ge", "context_le"]
+    drafts = CounterMetricFamily(
+        "fathom_context_drafts", "Drafts verified, by the request's context", labels=labels
+    )
+    tokens = CounterMetricFamily(
+        "fathom_context_draft_tokens", "Tokens of those drafts", labels=labels
+    )
+    accepted = CounterMetricFamily(
+        "fathom_context_accepted_tokens", "Tokens of those drafts that were accepted", labels=labels
+    )
+    first = CounterMetricFamily(
+        "fathom_context_first_accepted", "Those drafts whose first token was", labels=labels
+    )
+    for each in counts.contexts:
+        last = "+Inf" if each.context_le is None else str(each.context_le)
+        values = [str(each.context_ge), last]
+        drafts.add_metric(values, each.drafts)
+        tokens.add_metric(values, each.tokens)
+        accepted.add_metric(values, each.accepted)
+        first.add_metric(values, each.first_accepted)
+    yield from (drafts, tokens, accepted, first)

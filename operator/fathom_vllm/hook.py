@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from fathom_vllm.contexts import ContextSampling, CountedStep, SampledTokens, drafts_by_context
 from fathom_vllm.counters import CountersWriter, counters_path, rank_path
 from fathom_vllm.depth_file import DepthFile, DepthWatch, Ready
 from fathom_vllm.environment import OWN_TABLE, STARTUP
@@ -103,6 +104,7 @@ class SchedulerHook:
         """The hook's clock. Not a method: that would be one more call in every step."""
         self._counters = counters
         self._steps = StepsInFlight()
+        self._contexts = ContextSampling()
         self._stalls = Stalls()
         self._idle = True
         self._fuse = Fuse()
@@ -195,8 +197,23 @@ class SchedulerHook:
         except Exception as error:  # noqa: BLE001 - as above
             self.failed(error)
 
+    def before_update(self, step: ScheduledStep, sampled: SampledTokens) -> CountedStep | None:
+        """What `after_update` needs, and vLLM's own bookkeeping changes; None: nothing."""
+        if self._fuse.blown:
+            return None
+        try:
+            return self._contexts.begin(step, sampled)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed(error)
+            return None
+
     def after_update(
-        self, step: ScheduledStep, outputs: Mapping[int, ClientOutputs], *, busy: bool
+        self,
+        step: ScheduledStep,
+        outputs: Mapping[int, ClientOutputs],
+        *,
+        busy: bool,
+        by_context: CountedStep | None = None,
     ) -> None:
         """Count a finished step; its time ends here.
 
@@ -204,11 +221,12 @@ class SchedulerHook:
             step: the object given to `after_schedule`.
             outputs: what vLLM made of it, by client.
             busy: whether requests are left.
+            by_context: what `before_update` returned of it.
         """
         if self._fuse.blown:
             return
         try:
-            self._count(step, outputs, busy=busy)
+            self._count(step, outputs, by_context, busy=busy)
         except Exception as error:  # noqa: BLE001 - as above
             self.failed(error)
 
@@ -251,7 +269,12 @@ class SchedulerHook:
         self._idle = idle
 
     def _count(
-        self, step: ScheduledStep, outputs: Mapping[int, ClientOutputs], *, busy: bool
+        self,
+        step: ScheduledStep,
+        outputs: Mapping[int, ClientOutputs],
+        by_context: CountedStep | None,
+        *,
+        busy: bool,
     ) -> None:
         now_s = self.now()
         seconds = self._steps.ended(step, now_s, busy=busy)
@@ -259,6 +282,9 @@ class SchedulerHook:
             observed = observe_step(step, outputs)
             if observed is not None:
                 count_step(self._counters, observed, seconds, self._stalls)
+        if by_context is not None:
+            for index, sums in drafts_by_context(step, by_context, outputs).items():
+                self._counters.context(index, sums, steps=by_context.steps)
         if not busy:
             self._set_idle(idle=True)
         if self.watch is not None and now_s - self._watch_checked_at_s > _WATCH_CHECK_SECONDS:

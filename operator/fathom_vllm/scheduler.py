@@ -54,12 +54,14 @@ class LiveDepthScheduler(AsyncScheduler):  # type: ignore[misc] # vLLM is not in
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         """Count the step by what vLLM's own bookkeeping found."""
-        outputs = super().update_from_output(scheduler_output, model_runner_output)
         hook = self._fathom
         if hook is None:
-            return outputs
+            return super().update_from_output(scheduler_output, model_runner_output)
+        by_context = hook.before_update(scheduler_output, model_runner_output)
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
         try:
-            hook.after_update(scheduler_output, outputs, busy=self.has_unfinished_requests())
+            busy = self.has_unfinished_requests()
+            hook.after_update(scheduler_output, outputs, busy=busy, by_context=by_context)
         except Exception as error:  # noqa: BLE001 - a version without this method
             hook.failed(error)
         return outputs

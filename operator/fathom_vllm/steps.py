@@ -47,6 +47,22 @@ class NewRequest(Protocol):
     def req_id(self) -> str:
         """The request's id."""
 
+    @property
+    def num_computed_tokens(self) -> int:
+        """Tokens of it that were computed before the step."""
+
+
+class CachedRequests(Protocol):
+    """The part of vLLM's `CachedRequestData` that is read: requests that are not new to a step."""
+
+    @property
+    def req_ids(self) -> Sequence[str]:
+        """Their ids."""
+
+    @property
+    def num_computed_tokens(self) -> Sequence[int]:
+        """Tokens of each that were computed before the step."""
+
 
 class ScheduledStep(Protocol):
     """The part of vLLM's `SchedulerOutput` that is read.
@@ -67,6 +83,14 @@ class ScheduledStep(Protocol):
         """Requests that appear for the first time."""
 
     @property
+    def scheduled_cached_reqs(self) -> CachedRequests:
+        """Requests that appeared before."""
+
+    @property
+    def num_invalid_spec_tokens(self) -> Mapping[str, int] | None:
+        """Drafts per request that a grammar forbids; vLLM does not count them as drafted."""
+
+    @property
     def num_spec_tokens_to_schedule(self) -> int:
         """Depth of the drafts that the step makes for the next one, unless they are skipped."""
 
@@ -77,6 +101,10 @@ class VerifiedDrafts(Protocol):
     @property
     def num_drafts(self) -> int:
         """Requests whose drafts were verified."""
+
+    @property
+    def num_draft_tokens(self) -> int:
+        """Tokens of those drafts."""
 
     @property
     def num_accepted_tokens_per_pos(self) -> Sequence[int]:
@@ -93,6 +121,10 @@ class StepStats(Protocol):
 
 class RequestOutput(Protocol):
     """The part of vLLM's `EngineCoreOutput` that is read."""
+
+    @property
+    def request_id(self) -> str:
+        """Whose it is."""
 
     @property
     def new_token_ids(self) -> Sequence[int]:

@@ -54,6 +54,7 @@ SHOWN = {
     "2_quarters_of_doublings": Shown(prompts=False),
     "3_prompts_and_stalls": Shown(),
     "4_engine_info": Shown(report=True),
+    "5_document_gone": Shown(report=True),
 }
 
 
@@ -94,9 +95,10 @@ def test_what_it_does_not_show_is_nothing_against_it(page: str) -> None:
 
     assert (found.document_seen, found.document_gone, found.named) == (True, False, True)
     assert found.report.schedule == ()
+    assert not found.contexts
     document = DepthDocument(generation=12, schedule=flat(3, 256))
     assert found.runs(document)
     assert not found.runs(DepthDocument(generation=13, schedule=flat(3, 256)))
     # By its number alone, where it shows no hash.
     foreign = DepthDocument(generation=12, schedule=(DepthRange(1, 256, 5),))
-    assert found.runs(foreign) is (page != "4_engine_info")
+    assert found.runs(foreign) is (page < "4")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -30,7 +31,9 @@ def engine(
     request: pytest.FixtureRequest, pair: ModelPair, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EngineProcess]:
     environment = ensure_engine_environment(version=request.param)
-    with EngineProcess(real_setup(environment, pair), tmp_path_factory.mktemp("engine")) as process:
+    # As long as the pair's positions reach, so that contexts of more than one range are served.
+    long = replace(real_setup(environment, pair), more_arguments=("--max-model-len", "4096"))
+    with EngineProcess(long, tmp_path_factory.mktemp("engine")) as process:
         yield process
 
 

@@ -1,14 +1,14 @@
 """A step described all at once, beside one described request by request."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fathom_vllm.counters import DECODE, MIXED
 from fathom_vllm.steps import EngineStep, observe_step
+from support.vllm_outputs import Cached, New, outputs_of
 from support.vllm_outputs import Row as Emitted
-from support.vllm_outputs import outputs_of
 
 DEEPEST = 5
 
@@ -28,17 +28,14 @@ class Row:
     """It stops after so many tokens."""
 
 
-@dataclass(frozen=True)
-class New:
-    req_id: str
-
-
 @dataclass
 class Scheduled:
     num_scheduled_tokens: dict[str, int]
     scheduled_spec_decode_tokens: dict[str, list[int]]
     num_spec_tokens_to_schedule: int
     scheduled_new_reqs: list[New]
+    scheduled_cached_reqs: Cached = field(default_factory=Cached)
+    num_invalid_spec_tokens: None = None
 
 
 @dataclass(frozen=True)

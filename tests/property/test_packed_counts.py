@@ -8,8 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fathom.measurement.counters import (
-    DRAFTS_FORM,
-    STEPS_FORM,
     Cell,
     CellCounts,
     DraftCell,
@@ -19,7 +17,7 @@ from fathom.measurement.counters import (
     StepKind,
 )
 from fathom.measurement.deltas import delta
-from fathom.measurement.packed_counts import PackedCounts
+from fathom.measurement.packed_counts import DRAFTS_FORM, STEPS_FORM, PackedCounts
 
 _Key = TypeVar("_Key")
 _Sums = TypeVar("_Sums", CellCounts, DraftCounts)

@@ -3,8 +3,15 @@
 from dataclasses import dataclass, field
 
 from fathom.engine.report import NOTHING_TOLD, device_in, report_in
-from fathom.measurement.counters import Cell, DraftCell, PodCounters, StepKind
-from fathom_vllm.buckets import bucket_index, first_batch
+from fathom.measurement.counters import (
+    Cell,
+    ContextCounts,
+    ContextRange,
+    DraftCell,
+    PodCounters,
+    StepKind,
+)
+from fathom_vllm.buckets import bucket_index, context_range, first_batch, last_context
 
 LABELS = 'engine="{engine}",model_name="m"'
 
@@ -34,6 +41,13 @@ class FakeEngine:
     )
     drafts: dict[DraftCell, tuple[float, tuple[float, ...]]] = field(
         default_factory=lambda: {DraftCell(4, 3): (30.0, (24.0, 12.0, 6.0))}
+    )
+
+    contexts: dict[ContextRange, ContextCounts] = field(
+        default_factory=lambda: {
+            ContextRange(0): ContextCounts(20.0, 60.0, 34.0, 18.0),
+            ContextRange(131072): ContextCounts(10.0, 30.0, 8.0, 6.0),
+        }
     )
 
     def page(self) -> str:
@@ -87,6 +101,15 @@ class FakeEngine:
                 f'fathom_accepted_tokens_total{{{labels},position="{i}"}} {count}'
                 for i, count in enumerate(accepted)
             ]
+        for each, counts in self.contexts.items():
+            last = last_context(context_range(each.context_ge))
+            labels = f'context_ge="{each.context_ge}",context_le="{last or "+Inf"}"'
+            lines += [
+                f"fathom_context_drafts_total{{{labels}}} {counts.drafts}",
+                f"fathom_context_draft_tokens_total{{{labels}}} {counts.tokens}",
+                f"fathom_context_accepted_tokens_total{{{labels}}} {counts.accepted}",
+                f"fathom_context_first_accepted_total{{{labels}}} {counts.first_accepted}",
+            ]
         return lines
 
     def _batches(self, largest: int) -> str:
@@ -115,4 +138,5 @@ class FakeEngine:
             == (self.cells if self.plugin else {})
             and {cell: (d.drafts, d.accepted) for cell, d in counters.drafts.items()}
             == (self.drafts if self.plugin else {})
+            and dict(counters.contexts) == (self.contexts if self.plugin else {})
         )

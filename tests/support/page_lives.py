@@ -97,7 +97,9 @@ class Engines(FakeMetrics):
 
     def _new(self, name: str, now_s: float) -> Pod:
         random = Random(self._random.random())
-        return Pod(name, self.hardware, random, flat(3, 16), started_at_s=now_s)
+        pod = Pod(name, self.hardware, random, flat(3, 16), started_at_s=now_s)
+        pod.long_requests = (0.15, 0.7)
+        return pod
 
     def _document(self) -> DepthDocument:
         for each in self._harness.kube.all_of(CONFIG_MAP):

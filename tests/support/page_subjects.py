@@ -95,6 +95,8 @@ BEGUN = SpeculativeDeploymentStatus(
 def lived() -> tuple[Subject, float]:
     """A resource after three quarters of an hour, and the moment (Unix seconds)."""
     fleet = Fleet(settings=SETTINGS, acceptance=EASY, concurrency=4, tick_s=1.0)
+    for pod in fleet.pods:
+        pod.long_requests = (0.2, 0.5)
     fleet.run(900)
     fleet.acceptance, fleet.concurrency = HARD, 13
     fleet.run(900)

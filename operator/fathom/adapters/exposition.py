@@ -15,6 +15,7 @@ from fathom.adapters.series import (
     ACCEPTED,
     BUDGET,
     CELLS,
+    CONTEXTS,
     CREATED,
     DRAFTS,
     ERRORS,
@@ -46,19 +47,24 @@ from fathom.adapters.series import (
     destination_of,
 )
 from fathom.measurement.counters import (
-    DRAFTS_FORM,
-    OLD_STEPS_FORM,
-    STEPS_FORM,
     Cell,
+    ContextRange,
     DraftCell,
     EngineCounts,
     PodCounters,
     StepKind,
 )
-from fathom.measurement.packed_counts import PackedCounts
+from fathom.measurement.packed_counts import (
+    CONTEXTS_FORM,
+    DRAFTS_FORM,
+    OLD_STEPS_FORM,
+    STEPS_FORM,
+    PackedCounts,
+)
 
 _OF_A_CELL: Final = itemgetter(*CELLS.values())
 _OF_A_MIXED_CELL: Final = itemgetter(*CELLS.values(), PREFILL_COUNT)
+_OF_A_RANGE: Final = itemgetter(*CONTEXTS.values())
 
 
 def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
@@ -80,6 +86,8 @@ class Layout:
     __slots__ = (
         "_added",
         "_cells",
+        "_context_numbers",
+        "_contexts",
         "_counts_prompts",
         "_draft_numbers",
         "_drafts",
@@ -118,11 +126,13 @@ class Layout:
         self._missing_where_live = self._missing or _missing_of_hook(rows)
         self._cells = tuple(row for row in rows if isinstance(row, Cell))
         self._drafts = tuple(row for row in rows if isinstance(row, DraftCell))
+        self._contexts = tuple(row for row in rows if isinstance(row, ContextRange))
         self._counts_prompts = all(
             PREFILL_COUNT in rows[row] for row in self._cells if row.step is StepKind.MIXED
         )
         steps: list[int] = []
         drafts: list[int] = []
+        contexts: list[int] = []
         if self._missing is None:
             for cell in self._cells:
                 whole = self._counts_prompts and cell.step is StepKind.MIXED
@@ -130,7 +140,10 @@ class Layout:
             for row in self._drafts:
                 told = rows[row]
                 drafts += (told[DRAFTS], *(told[at] for at in range(row.depth)))
+            for each in self._contexts:
+                contexts += _OF_A_RANGE(rows[each])
         self._step_numbers, self._draft_numbers = array("I", steps), array("I", drafts)
+        self._context_numbers = array("I", contexts)
 
     def totals(self, values: Sequence[float]) -> Sequence[float] | None:
         """Sums of a page's values, and of some the largest; None: not all values are finite."""
@@ -197,6 +210,7 @@ class Layout:
                 map(at, self._step_numbers),
             ),
             drafts=PackedCounts(DRAFTS_FORM, self._drafts, map(at, self._draft_numbers)),
+            contexts=PackedCounts(CONTEXTS_FORM, self._contexts, map(at, self._context_numbers)),
             tpot=tuple((bound, at(slot)) for bound, slot in self._tpot),
             ttft=tuple((bound, at(slot)) for bound, slot in self._ttft),
             positions=tuple((position, at(slot)) for position, slot in self._positions),
@@ -280,8 +294,9 @@ def _missing(rows: Mapping[Row, Mapping[Column, int]]) -> str | None:
         return name
     for row in cells:
         told = rows[row]
-        if isinstance(row, Cell):
-            absent = (name for name, count in CELLS.items() if count not in told)
+        if isinstance(row, Cell | ContextRange):
+            columns = CELLS if isinstance(row, Cell) else CONTEXTS
+            absent = (name for name, count in columns.items() if count not in told)
             if (name := next(absent, None)) is not None:
                 return name
         elif DRAFTS not in told:

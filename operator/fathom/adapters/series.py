@@ -11,11 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from fathom.engine.report import NOTHING_TOLD, EngineReport, device_in, report_in
-from fathom.measurement.counters import (
-    Cell,
-    DraftCell,
-    StepKind,
-)
+from fathom.measurement.counters import Cell, ContextRange, DraftCell, StepKind
 
 
 class Pod(Enum):
@@ -67,6 +63,13 @@ _PREFILL: Final = "fathom_prefill_tokens_total"
 PREFILL_COUNT: Final = "prefill_tokens"
 DRAFTS: Final = "fathom_drafts_total"
 ACCEPTED: Final = "fathom_accepted_tokens_total"
+CONTEXTS: Final = {
+    "fathom_context_drafts_total": "drafts",
+    "fathom_context_draft_tokens_total": "tokens",
+    "fathom_context_accepted_tokens_total": "accepted",
+    "fathom_context_first_accepted_total": "first_accepted",
+}
+"""Counters of newer plugins."""
 TRANSITIONS: Final = "fathom_transition_steps_total"
 TRANSITION_SECONDS: Final = "fathom_transition_step_seconds_total"
 TRANSITION_TOKENS: Final = "fathom_transition_tokens_total"
@@ -115,6 +118,7 @@ FAMILIES: Final = frozenset(
         *_SCALARS,
         DRAFTS,
         ACCEPTED,
+        *CONTEXTS,
         INFO,
     }
 )
@@ -129,6 +133,8 @@ PAGE_LABELS: Final = (
     "depth",
     "step",
     "position",
+    "context_ge",
+    "context_le",
 )
 """Every label that a page itself gives to what it counts; what else there is, a scraper added."""
 
@@ -153,7 +159,7 @@ class Told(NamedTuple):
     report: EngineReport = NOTHING_TOLD
 
 
-Row = Cell | DraftCell | Pod
+Row = Cell | DraftCell | ContextRange | Pod
 Column = str | float | Told
 
 
@@ -175,7 +181,10 @@ _OF_A_POD: Final[Mapping[str, tuple[Row, Column]]] = {
 NOWHERE: Final = Destination(Pod.ENGINE, "", "")
 _CELLS_KEPT: Final = 4096
 """An engine has some hundreds, and all engines have the same."""
-_PLACING_LABELS: Final = ("le", "finished_reason", "batch_le", "depth", "step", "position")
+_PLACING_LABELS: Final = (
+    *("le", "finished_reason", "batch_le", "depth", "step", "position"),
+    "context_ge",
+)
 _LONGEST_PLACE: Final = 64
 """Characters of such a label's value; vLLM's and the plugin's have twenty at most. What a pod shows
 is kept beyond its page, and nothing else bounds what a Prometheus has scraped of it."""
@@ -186,6 +195,7 @@ _REPORTS_KEPT: Final = 1024
 # One object each where that is easy: a thing is compared with itself at once.
 _cell: Final = lru_cache(_CELLS_KEPT)(Cell)
 _draft_cell: Final = lru_cache(_CELLS_KEPT)(DraftCell)
+_context_range: Final = lru_cache(_CELLS_KEPT)(ContextRange)
 
 
 def destination_of(point: Point) -> Destination:
@@ -232,9 +242,16 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[Row, Column]:
         return Pod.POSITIONS, float(int(labels["position"]))
     if name == _FINISHED:
         return Pod.FINISHED, labels["finished_reason"]
+    return _counted_by(name, labels)
+
+
+def _counted_by(name: str, labels: Mapping[str, str]) -> tuple[Row, Column]:
+    """Of a counter of the plugin's."""
     if name in CELLS or name == _PREFILL:
         step = StepKind(labels["step"])
         column = CELLS.get(name, PREFILL_COUNT)
         return _cell(int(labels["batch_le"]), int(labels["depth"]), step), column
+    if name in CONTEXTS:
+        return _context_range(int(labels["context_ge"])), CONTEXTS[name]
     drafts = _draft_cell(int(labels["batch_le"]), int(labels["depth"]))
     return drafts, name if name == DRAFTS else int(labels["position"])

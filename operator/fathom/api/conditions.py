@@ -137,6 +137,7 @@ class Reason(StrEnum):
     ACCEPTANCE_CLIFF = "AcceptanceCliff"
     ACCEPTANCE_BELOW_REFERENCE = "AcceptanceBelowReference"
     ONE_POD_DIFFERS = "OnePodDiffers"
+    LONG_CONTEXT_REJECTED = "LongContextRejected"
     OLDER_REPLICAS_ACCEPT_LESS = "OlderReplicasAcceptLess"
     TOO_GOOD_TO_BE_TRUE = "TooGoodToBeTrue"
     NOTHING_ACCEPTED = "NothingAccepted"
@@ -255,6 +256,7 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.ACCEPTANCE_CLIFF: "Far fewer drafts are accepted than before",
         Reason.ACCEPTANCE_BELOW_REFERENCE: "Fewer drafts are accepted than when this one was new",
         Reason.ONE_POD_DIFFERS: "One pod accepts far fewer drafts than the others",
+        Reason.LONG_CONTEXT_REJECTED: "At long contexts drafts cost more than they give",
         Reason.OLDER_REPLICAS_ACCEPT_LESS: "Replicas that run for long accept fewer drafts",
         Reason.TOO_GOOD_TO_BE_TRUE: "More drafts are accepted than can be true",
         Reason.NOTHING_ACCEPTED: "No draft is accepted",
@@ -266,23 +268,20 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.DRAFTING_DISABLED: "Speculation is off, as asked",
     }
 )
+_WAIT: Final = "Wait: it continues by itself."
 _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
     {
+        **dict.fromkeys((Reason.FETCHING_WEIGHTS, Reason.CANARY_STARTING, Reason.SCALING), _WAIT),
+        **dict.fromkeys((Reason.WAITING_FOR_HUB, Reason.ROLLING_OUT, Reason.CANARY_BAKING), _WAIT),
         Reason.REPLICAS_NOT_READY: "See `kubectl describe pods -l fathom.dev/name=NAME`.",
         Reason.SCALED_TO_ZERO: "Raise spec.replicas to serve.",
         Reason.STARTING: "Wait; `kubectl logs` of a pod shows how far it is.",
-        Reason.ROLLING_OUT: "Wait: it continues by itself.",
-        Reason.SCALING: "Wait: it continues by itself.",
         Reason.ROLLOUT_PAUSED: "Set spec.rollout.paused to false to continue.",
         Reason.ROLLOUT_BLOCKED: "Take one of the two ways that the message names.",
         Reason.PAUSED: "`kubectl fathom resume NAME` ends the pause.",
-        Reason.FETCHING_WEIGHTS: "Wait: it continues by itself.",
-        Reason.WAITING_FOR_HUB: "Wait: it continues by itself.",
-        Reason.CANARY_STARTING: "Wait: it continues by itself.",
         Reason.AWAITING_CAPACITY: "Wait, or free the GPUs of one replica.",
         Reason.NO_CAPACITY: "Free the GPUs of one replica, or set spec.rollout.whenNoCapacity: "
         "TakeReplica.",
-        Reason.CANARY_BAKING: "Wait: it continues by itself.",
         Reason.INVALID_SPEC: "Correct the named field; `fathom check -f FILE` says the same "
         "without a cluster.",
         Reason.API_MISSING: "Install what the message names, or keep a replica within one node.",
@@ -294,8 +293,7 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         Reason.NAME_TAKEN: "Delete or rename the object that the message names.",
         Reason.CHILD_REFUSED: "Raise the quota, or correct the policy or the right that the API "
         "server quotes.",
-        Reason.ROLLED_BACK: "`kubectl fathom retry NAME` tries it once more; better correct the "
-        "spec first.",
+        Reason.ROLLED_BACK: "Correct the spec; `kubectl fathom retry NAME` tries it once more.",
         Reason.STABLE_SPEC_UNKNOWN: "Put back the spec of what serves for a minute and edit "
         "again, or `kubectl fathom retry NAME`.",
         Reason.WEIGHTS_NOT_FETCHED: "Correct the access, the name or the space that the message "
@@ -323,6 +321,8 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         "acceptance may stay as it is, give annotation fathom.dev/new-reference a new value.",
         Reason.ONE_POD_DIFFERS: "Compare the draft and its revision in that pod's log with "
         "another pod's; delete the pod to load it again.",
+        Reason.LONG_CONTEXT_REJECTED: "Check that the draft's max_position_embeddings and rope "
+        "scaling reach that far. Or try a draft that holds there, such as EAGLE 3.1.",
         Reason.OLDER_REPLICAS_ACCEPT_LESS: "Restart the older replicas one at a time. A "
         "SpeculativeDeployment does so by itself with rollout.refresh: Auto.",
         Reason.TOO_GOOD_TO_BE_TRUE: "Check that the traffic is real and not one repeated prompt, "

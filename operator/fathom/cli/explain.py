@@ -5,7 +5,7 @@ from math import expm1
 from typing import Final
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -32,6 +32,7 @@ from fathom.cli.options import (
 from fathom.page.subject import AnySubject, Subject, TunerSubject, explanation_of
 from fathom.times import ago
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write
+from fathom.tuning.estimate.acceptance_by_context import CONTEXT_COLUMNS, ContextAcceptance
 from fathom.tuning.explanation import BucketExplanation, Explanation, PositionExplanation, Worth
 
 _LITTLE: Final = 0.005
@@ -75,6 +76,8 @@ def _parts(explanation: Explanation) -> Iterator[RenderableType]:
         yield acceptance_table(explanation.positions)
     if explanation.reference:
         yield Text(f"\n{explanation.reference}")
+    if explanation.contexts:
+        yield context_table(explanation.contexts)
     yield from bullets(
         "Why each batch has its depth",
         (f"{each.batches} at {each.depth}: {each.why}" for each in explanation.buckets),
@@ -151,6 +154,22 @@ def acceptance_table(positions: Iterable[PositionExplanation]) -> Table:
         row("±", (f"{each:.0%}" for each in errors))
     row("survival", (f"{each.survival:.2f}" for each in columns))
     row("acceptance length", (f"{each.acceptance_length:.2f}" for each in columns))
+    return table
+
+
+def context_table(contexts: Iterable[ContextAcceptance]) -> Table:
+    """Acceptance by the context of requests."""
+    table = Table(
+        title="Acceptance by context",
+        title_justify="left",
+        caption="Tokens of a request before the step. Other contexts are often other text, too.",
+        caption_justify="left",
+    )
+    for column in CONTEXT_COLUMNS:
+        justify: JustifyMethod = "left" if column == CONTEXT_COLUMNS[0] else "right"
+        table.add_column(column, justify=justify, no_wrap=True)
+    for each in contexts:
+        table.add_row(*each.row)
     return table
 
 

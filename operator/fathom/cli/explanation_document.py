@@ -45,6 +45,27 @@ class PositionPart(Part):
     measured: bool
 
 
+class ContextPart(Part):
+    """Drafts of requests whose context lies in one range, over the last half hour or so."""
+
+    context_ge: int
+    """The shortest context, in tokens."""
+    context_le: int | None
+    """The longest; null: the range has no end."""
+    drafts: float
+    """Of those that were counted: fewer where they are older."""
+    share: float
+    """Of all drafts, 0 to 1."""
+    first: float | None
+    """P(the first token is accepted); null here and below: too few drafts."""
+    error: float | None
+    """One standard error of it."""
+    accepted: float | None
+    """Tokens accepted of a draft, on average."""
+    drafted: float | None
+    """Tokens of a draft, on average."""
+
+
 class PodsPart(Part):
     """What is known of pods that are tuned together."""
 
@@ -54,6 +75,8 @@ class PodsPart(Part):
     """Why nothing is known; empty: something is."""
     buckets: tuple[BucketPart, ...]
     positions: tuple[PositionPart, ...]
+    contexts: tuple[ContextPart, ...]
+    """Empty: not known, or the plugin is from before it counted them."""
     unsure_of: tuple[str, ...]
     next_step: str
     turning_points: tuple[str, ...]
@@ -152,6 +175,9 @@ def _pods(pods: str, found: Explanation) -> PodsPart:
             PositionPart.model_validate(each, from_attributes=True)
             for each in found.positions
             if each.error is not None  # else `survival` has it
+        ),
+        contexts=tuple(
+            ContextPart.model_validate(each, from_attributes=True) for each in found.contexts
         ),
         unsure_of=found.doubts,
         next_step=found.next_step,

@@ -8,8 +8,8 @@ hold both for weeks. A look has its cells as its page names them; a delta has th
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import zip_longest
 from types import MappingProxyType
@@ -17,7 +17,6 @@ from typing import Final
 
 from fathom.engine.depth import DepthDocument
 from fathom.engine.report import NOTHING_TOLD, EngineReport
-from fathom.measurement.packed_counts import CountsForm
 from fathom.text import counted
 
 FORGOTTEN_AFTER_S: Final = 180.0
@@ -103,6 +102,42 @@ class DraftCounts:
         return DraftCounts(self.drafts - other.drafts, tuple([a - b for a, b in pairs]))
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ContextRange:
+    """Contexts from so many tokens on, up to the next range."""
+
+    context_ge: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCounts:
+    """Drafts of requests whose context lies in one range."""
+
+    drafts: float = 0.0
+    tokens: float = 0.0
+    """Tokens that were drafted."""
+    accepted: float = 0.0
+    """How many of those were accepted."""
+    first_accepted: float = 0.0
+    """Drafts whose first token was."""
+
+    def __add__(self, other: "ContextCounts") -> "ContextCounts":
+        return ContextCounts(
+            self.drafts + other.drafts,
+            self.tokens + other.tokens,
+            self.accepted + other.accepted,
+            self.first_accepted + other.first_accepted,
+        )
+
+    def __sub__(self, other: "ContextCounts") -> "ContextCounts":
+        return ContextCounts(
+            self.drafts - other.drafts,
+            self.tokens - other.tokens,
+            self.accepted - other.accepted,
+            self.first_accepted - other.first_accepted,
+        )
+
+
 def position_at(accepted: tuple[float, ...], position: int) -> float:
     """Accepted drafts at a position; 0 beyond the last one."""
     return accepted[position] if position < len(accepted) else 0.0
@@ -180,6 +215,8 @@ class PodCounters:
     cells: Mapping[Cell, CellCounts] = field(default_factory=lambda: MappingProxyType({}))
     """By the buckets of this engine's own plugin."""
     drafts: Mapping[DraftCell, DraftCounts] = field(default_factory=lambda: MappingProxyType({}))
+    contexts: Mapping[ContextRange, ContextCounts] = field(default_factory=dict)
+    """Empty where the plugin is older."""
     tpot: Histogram = ()
     """Time per output token of finished requests, seconds."""
     ttft: Histogram = ()
@@ -209,36 +246,7 @@ class PodCounters:
 
 NO_STEPS: Final = CellCounts()
 NO_DRAFTS: Final = DraftCounts()
-_NUMBERS_OF_STEPS: Final = len(fields(CellCounts))
-_WITHOUT_PROMPTS: Final = _NUMBERS_OF_STEPS - 1
-
-
-def _numbers_of_steps(cell: Cell) -> int:
-    return _NUMBERS_OF_STEPS if cell.step is StepKind.MIXED else _WITHOUT_PROMPTS
-
-
-def _numbers_without_prompts(_: Cell) -> int:
-    return _WITHOUT_PROMPTS
-
-
-def _steps_of(numbers: Sequence[float]) -> CellCounts:
-    return CellCounts(*numbers)
-
-
-def _numbers_of_drafts(cell: DraftCell) -> int:
-    return 1 + cell.depth
-
-
-def _drafts_of(numbers: Sequence[float]) -> DraftCounts:
-    return DraftCounts(numbers[0], tuple(numbers[1:]))
-
-
-STEPS_FORM: Final = CountsForm(_numbers_of_steps, _steps_of, NO_STEPS)
-"""As many numbers as `CellCounts` has, in its order; steps of decodes have no prompts."""
-OLD_STEPS_FORM: Final = CountsForm(_numbers_without_prompts, _steps_of, NO_STEPS)
-"""Form of pages that do not count tokens of prompts."""
-DRAFTS_FORM: Final = CountsForm(_numbers_of_drafts, _drafts_of, NO_DRAFTS)
-"""Drafts, and then as many accepted ones as the cell is deep."""
+NO_CONTEXT: Final = ContextCounts()
 
 
 class UnreadKind(StrEnum):

@@ -1,15 +1,18 @@
 """What one engine counted between two reads of its counters, and sums of that over pods. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 from typing import Final, TypeVar
 
 from fathom.measurement.counters import (
+    NO_CONTEXT,
     NO_DRAFTS,
     NO_STEPS,
     Cell,
     CellCounts,
+    ContextCounts,
+    ContextRange,
     DraftCell,
     DraftCounts,
     EngineCounts,
@@ -28,6 +31,7 @@ _GAUGES: Final = frozenset({"requests_running", "requests_waiting", "kv_cache_us
 _ENGINE_COUNTERS: Final = tuple(
     item.name for item in fields(EngineCounts) if item.name not in _GAUGES
 )
+_CONTEXT_COUNTERS: Final = tuple(item.name for item in fields(ContextCounts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,8 @@ class PodDelta:
     cells: Mapping[Cell, CellCounts]
     """Only the cells that moved, each in the bucket where its mean batch lies."""
     drafts: Mapping[DraftCell, DraftCounts]
+    contexts: Mapping[ContextRange, ContextCounts] = field(default_factory=dict)
+    """Only the ranges that moved; nothing where the plugin is older."""
     transition_steps: float = 0.0
     transition_seconds: float = 0.0
     transition_tokens: float = 0.0
@@ -75,11 +81,13 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
         return None
     cells_moved = tuple(changed(before.cells, after.cells, NO_STEPS))
     drafts_moved = tuple(changed(before.drafts, after.drafts, NO_DRAFTS))
+    contexts_moved = tuple(changed(before.contexts, after.contexts, NO_CONTEXT))
     if (
         _restarted(before, after)
         # A cell that was not there cannot go back, whatever a page shows of it.
         or any(_went_back(then, now) for _, then, now in cells_moved if then is not NO_STEPS)
         or any(_drafts_went_back(then, now) for _, then, now in drafts_moved)
+        or any(_context_went_back(then, now) for _, then, now in contexts_moved)
     ):
         return None
     cells = {cell: now - then for cell, then, now in cells_moved if now.steps > then.steps}
@@ -106,6 +114,11 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
             (replace(cell, batch_le=_bucket_of_drafts(cell, buckets)), counts)
             for cell, counts in drafts.items()
         ),
+        contexts={
+            each: _possible_context(now - then)
+            for each, then, now in contexts_moved
+            if now.drafts > then.drafts
+        },
         transition_steps=after.transition_steps - before.transition_steps,
         transition_seconds=after.transition_seconds - before.transition_seconds,
         transition_tokens=after.transition_tokens - before.transition_tokens,
@@ -177,6 +190,19 @@ def _went_back(before: CellCounts, after: CellCounts) -> bool:
 def _drafts_went_back(before: DraftCounts, after: DraftCounts) -> bool:
     return after.drafts < before.drafts or any(
         position_at(after.accepted, i) < count for i, count in enumerate(before.accepted)
+    )
+
+
+def _context_went_back(before: ContextCounts, after: ContextCounts) -> bool:
+    return any(getattr(after, name) < getattr(before, name) for name in _CONTEXT_COUNTERS)
+
+
+def _possible_context(counts: ContextCounts) -> ContextCounts:
+    """With no more accepted than was drafted, whatever a page shows."""
+    return replace(
+        counts,
+        accepted=min(counts.accepted, counts.tokens),
+        first_accepted=min(counts.first_accepted, counts.drafts),
     )
 
 

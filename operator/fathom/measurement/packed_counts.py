@@ -6,8 +6,21 @@ the garbage collector goes through a thousand of them; as numbers they take 13 K
 
 from array import array
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, fields
+from typing import Final, Generic, TypeVar
+
+from fathom.measurement.counters import (
+    NO_CONTEXT,
+    NO_DRAFTS,
+    NO_STEPS,
+    Cell,
+    CellCounts,
+    ContextCounts,
+    ContextRange,
+    DraftCell,
+    DraftCounts,
+    StepKind,
+)
 
 _Key = TypeVar("_Key")
 _Counts = TypeVar("_Counts")
@@ -117,3 +130,46 @@ def changed(
     for key, counts in then.items():
         if key not in now:
             yield key, counts, none
+
+
+_NUMBERS_OF_STEPS: Final = len(fields(CellCounts))
+_WITHOUT_PROMPTS: Final = _NUMBERS_OF_STEPS - 1
+_NUMBERS_OF_CONTEXT: Final = len(fields(ContextCounts))
+
+
+def _numbers_of_steps(cell: Cell) -> int:
+    return _NUMBERS_OF_STEPS if cell.step is StepKind.MIXED else _WITHOUT_PROMPTS
+
+
+def _numbers_without_prompts(_: Cell) -> int:
+    return _WITHOUT_PROMPTS
+
+
+def _steps_of(numbers: Sequence[float]) -> CellCounts:
+    return CellCounts(*numbers)
+
+
+def _numbers_of_drafts(cell: DraftCell) -> int:
+    return 1 + cell.depth
+
+
+def _drafts_of(numbers: Sequence[float]) -> DraftCounts:
+    return DraftCounts(numbers[0], tuple(numbers[1:]))
+
+
+def _numbers_of_context(_: ContextRange) -> int:
+    return _NUMBERS_OF_CONTEXT
+
+
+def _context_of(numbers: Sequence[float]) -> ContextCounts:
+    return ContextCounts(*numbers)
+
+
+STEPS_FORM: Final = CountsForm(_numbers_of_steps, _steps_of, NO_STEPS)
+"""As many numbers as `CellCounts` has, in its order; steps of decodes have no prompts."""
+OLD_STEPS_FORM: Final = CountsForm(_numbers_without_prompts, _steps_of, NO_STEPS)
+"""Form of pages that do not count tokens of prompts."""
+DRAFTS_FORM: Final = CountsForm(_numbers_of_drafts, _drafts_of, NO_DRAFTS)
+"""Drafts, and then as many accepted ones as the cell is deep."""
+CONTEXTS_FORM: Final = CountsForm(_numbers_of_context, _context_of, NO_CONTEXT)
+"""As many numbers as `ContextCounts` has, in its order."""

@@ -20,6 +20,7 @@ from fathom.measurement.bench_result import COLUMNS
 from fathom.page.overview import Overview
 from fathom.page.resource_view import ResourceView
 from fathom.times import ago, lasting, rfc3339, unix_seconds
+from fathom.tuning.estimate.acceptance_by_context import CONTEXT_COLUMNS
 
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("fathom.page"),
@@ -104,6 +105,7 @@ def _resource(template: str, view: ResourceView, *, home: bool) -> str:
         now_s=now_s if home else None,
         data={**asdict(view.charts), "now_s": now_s},
         bench_columns=COLUMNS,
+        context_columns=CONTEXT_COLUMNS,
     )
 
 

@@ -133,6 +133,15 @@ class ResourceView:
         return tuple(each.depth for each in self.heat[0].cells) if self.heat else ()
 
     @property
+    def contexts(self) -> tuple[tuple[str, ...], ...]:
+        """Rows of acceptance by context, under `CONTEXT_COLUMNS`."""
+        return tuple(
+            (f"{whom}, {context}" if whom else context, *cells)
+            for whom, explanation in (("", self.explanation), *self.explanation.apart)
+            for context, *cells in (each.row for each in explanation.contexts)
+        )
+
+    @property
     def whys(self) -> tuple[str, ...]:
         """Why each batch has its depth; those with the same depth and reason together."""
         alike: dict[tuple[str, int, str], list[str]] = {}

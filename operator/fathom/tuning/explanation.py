@@ -17,6 +17,7 @@ from fathom.tuning.assessment import assess, recalled
 from fathom.tuning.checks.orders import unwritten
 from fathom.tuning.cohort_decision import whom
 from fathom.tuning.context import Situation, clamped
+from fathom.tuning.estimate.acceptance_by_context import ContextAcceptance
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.fixed_depth import HOW_TO_TRY, HOW_TO_TRY_ELSEWHERE, FixedDepth
 from fathom.tuning.interface import Settings
@@ -79,6 +80,8 @@ class Explanation:
     generation: int = 0
     buckets: tuple[BucketExplanation, ...] = ()
     positions: tuple[PositionExplanation, ...] = ()
+    contexts: tuple[ContextAcceptance, ...] = ()
+    """By the context of requests; empty: not known."""
     doubts: tuple[str, ...] = ()
     """What it is unsure of."""
     next_step: str = ""
@@ -141,6 +144,7 @@ def explain(
         generation=document.generation,
         buckets=tuple(_bucket(given, bucket, tokens, rivals) for bucket in _shown(given)),
         positions=_positions(given),
+        contexts=state.contexts.acceptance(),
         doubts=(*_doubts(given), *_undrafted(given), *_profiled(given)),
         next_step=what_comes_next(given, pods or max(1, len(state.step_times.pods))),
         turning_points=tuple(
@@ -178,6 +182,7 @@ def _of_fixed_depth(given: Situation, tokens: int, *, started_elsewhere: bool) -
         tokens=tokens,
         buckets=tuple(buckets),
         positions=tuple(each for each in _positions(given)[:tokens] if each.measured),
+        contexts=given.state.contexts.acceptance(),
         next_step=f"Nothing by itself. {HOW_TO_TRY_ELSEWHERE if started_elsewhere else HOW_TO_TRY}",
         reference=sentences.held_against(given.state.reference),
         alarms=tuple(each.alarm() for each in given.state.watches if each.raised_at_s),

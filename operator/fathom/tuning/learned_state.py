@@ -17,6 +17,7 @@ from fathom.api.newer_release import read_known
 from fathom.engine.depth import Schedule
 from fathom.measurement.counters import PodCounters
 from fathom.tuning.alarms.alarm import Watch
+from fathom.tuning.estimate.acceptance_by_context import Contexts
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_changes import Acceptance
 from fathom.tuning.estimate.measured import Measured
@@ -133,6 +134,7 @@ class TuningState:
     survival: Survival = field(default_factory=Survival)
     yields: Yields | None = None
     """Instead of survival, where drafts are cut before they are verified; None: they are not."""
+    contexts: Contexts = field(default_factory=Contexts)
     traffic: Traffic = field(default_factory=Traffic)
     prompts: Prompts = field(default_factory=Prompts)
     residence: Residence = field(default_factory=Residence)

@@ -11,6 +11,7 @@ from fathom.measurement.counters import PodCounters
 from fathom.measurement.deltas import PodDelta, delta, pooled_cells, pooled_drafts
 from fathom.tuning.alarms.alarm import is_cliff, is_mismatch, is_normal, without_low
 from fathom.tuning.estimate import step_filter
+from fathom.tuning.estimate.acceptance_by_context import Contexts
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_length import trials
 from fathom.tuning.estimate.reference import Reference
@@ -106,12 +107,14 @@ def _with_text(
         return replace(
             state,
             survival=Survival(),
+            contexts=Contexts(),
             yields=yields,
             step_times=StepTimes() if turned else state.step_times,
         )
     return replace(
         state,
         yields=None,
+        contexts=state.contexts.updated(deltas, at_s),
         survival=state.survival.updated(
             trials(pooled_drafts(deltas)),
             at_s,

@@ -320,3 +320,22 @@ def test_looks_that_show_the_same_share_their_keys() -> None:
     assert isinstance(one.cells, PackedCounts)
     assert isinstance(another.cells, PackedCounts)
     assert one.cells.order is another.cells.order
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            'fathom_context_drafts_total{context_ge="4096",context_le="8191"} 1',
+            "fathom_context_draft_tokens_total is missing",
+        ),
+        (
+            'fathom_context_drafts_total{context_ge="long",context_le="8191"} 1',
+            "fathom_context_drafts_total has labels, or values of them",
+        ),
+    ],
+)
+def test_counts_by_context_are_whole_or_refused(line: str, words: str) -> None:
+    """Read as 0 they would be drafts none of which was accepted."""
+    with pytest.raises(NotAnEngine, match=words):
+        parse(f"{FakeEngine().page()}{line}\n", pod="p", at_s=0)

@@ -11,8 +11,16 @@ from rich.console import Console, RenderableType
 from fathom.api.choices import TuningMode
 from fathom.cli.explain import explanation_view
 from fathom.engine.depth import DepthDocument, DepthRange, flat
-from fathom.measurement.counters import Cell, CellCounts, EngineCounts, StepKind
+from fathom.measurement.counters import (
+    Cell,
+    CellCounts,
+    ContextCounts,
+    ContextRange,
+    EngineCounts,
+    StepKind,
+)
 from fathom.measurement.deltas import PodDelta, pooled_cells
+from fathom.tuning.estimate.acceptance_by_context import Contexts
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.prompts import Prompts
@@ -254,3 +262,24 @@ def test_what_it_would_try_is_worth_more_to_more_pods() -> None:
     assert alone.startswith("One pod tries ")
     assert "batch 8" not in alone
     assert "batch 8" in explained(replace(hard, step_times=two), at_three).next_step
+
+
+def test_acceptance_by_context_says_what_it_rests_on() -> None:
+    contexts = {
+        ContextRange(0): ContextCounts(9000, 27000, 12600, 6300),
+        ContextRange(32768): ContextCounts(970, 2910, 97, 97),
+        ContextRange(131072): ContextCounts(30, 90, 3, 3),
+    }
+    known = Contexts().updated([replace(WINDOWS[0], contexts=contexts)], NOW_S)
+    explanation = explained(replace(STATE, contexts=known))
+
+    rows = [line for line in shown(explanation_view(explanation)).splitlines() if "k" in line]
+    assert [re.sub(r"[ │]+", " ", line).strip() for line in rows if re.search(r"\d+k", line)] == [
+        "0-2k 90% 70% 0.5% 1.40 of 3.00",
+        "32k-64k 10% 10% 1.0% 0.10 of 3.00",
+        "128k and more <1% ?",
+    ]
+
+
+def test_without_counts_by_context_there_is_no_such_table() -> None:
+    assert "by context" not in shown(explanation_view(explained()))

@@ -398,6 +398,22 @@ async def test_engines_that_only_count_are_explained_at_the_depth_that_runs() ->
     assert (report.level, report.tokens) == (Level.COUNTED, 3)
 
 
+async def test_acceptance_by_context_is_explained_of_engines_that_count_it() -> None:
+    scene = harness()
+    for engine in scene.engines.values():
+        engine.long_requests = (0.25, 0.9)
+    await scene.run_for(300)
+    text, report = await explained(scene)
+
+    assert "Acceptance by context" in text
+    (pods,) = report.tuned
+    short, long = pods.contexts
+    assert (short.context_ge, short.context_le, long.context_ge) == (2048, 4095, 32768)
+    assert long.share == pytest.approx(0.25)
+    assert short.first is not None
+    assert long.first == pytest.approx(0.9 * short.first)
+
+
 async def test_advice_is_explained_over_the_depth_that_the_engines_were_started_with() -> None:
     scene = harness()
     await scene.run_for(300)

@@ -4,8 +4,11 @@ import pytest
 
 from fathom.engine.depth import DepthDocument, Schedule, flat
 from fathom.measurement.counters import (
+    NO_CONTEXT,
     Cell,
     CellCounts,
+    ContextCounts,
+    ContextRange,
     DraftCell,
     DraftCounts,
     EngineCounts,
@@ -210,3 +213,34 @@ def test_no_more_drafts_are_accepted_than_reached_a_position() -> None:
 
     assert d is not None
     assert d.drafts == {DRAFTS: DraftCounts(40, (40, 20, 20))}
+
+
+def by_context(at_s: float, *counts: float) -> PodCounters:
+    return replace(look(at_s), contexts={ContextRange(4096): ContextCounts(*counts)})
+
+
+def test_drafts_by_context_are_subtracted_and_a_range_at_rest_is_left_out() -> None:
+    before = by_context(10, 40, 120, 60, 30)
+    resting = replace(before, at_s=20, contexts={**before.contexts, ContextRange(0): NO_CONTEXT})
+    for after, expected in (
+        (by_context(20, 50, 150, 72, 38), {ContextRange(4096): ContextCounts(10, 30, 12, 8)}),
+        (resting, {}),
+    ):
+        found = delta(before, after)
+        assert found is not None
+        assert found.contexts == expected
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_context_that_went_back_is_a_restart(at: int) -> None:
+    counts = [40.0, 120.0, 60.0, 30.0]
+    assert delta(by_context(10, *counts), by_context(20, *counts)) is not None
+    less = [*counts]
+    less[at] -= 1
+    assert delta(by_context(10, *counts), by_context(20, *less)) is None
+
+
+def test_no_more_is_accepted_by_context_than_was_drafted() -> None:
+    found = delta(by_context(10, 0, 0, 0, 0), by_context(20, 10, 30, 99, 99))
+    assert found is not None
+    assert found.contexts == {ContextRange(4096): ContextCounts(10, 30, 30, 10)}

@@ -22,6 +22,7 @@ from fathom.page.rendering import (
     resource_page,
 )
 from fathom.page.resource_view import resource_view
+from fathom.tuning.estimate.acceptance_by_context import Contexts
 from support.page_states import bench
 from support.page_subjects import HOSTILE, hostile, lived, troubled
 
@@ -165,3 +166,18 @@ def test_the_last_bench_is_shown_row_by_row_and_says_what_was_not_measured() -> 
     assert "true off: the engine did not start." in page
     assert HOSTILE not in page
     assert "The last bench" not in PAGE
+
+
+def test_acceptance_by_context_is_shown_range_by_range() -> None:
+    part = PAGE.partition('id="contexts"')[2].partition("</section>")[0]
+    rows = re.findall(r'<th scope="row">([^<]*)</th>((?:<td>[^<]*</td>)+)', part)
+
+    shares = {context: re.findall(r"<td>([^<]*)</td>", cells)[0] for context, cells in rows}
+    assert shares == {"2k-4k": "80%", "32k-64k": "20%"}
+    first = [float(re.findall(r"<td>(\d+)%</td>", cells)[1]) for _, cells in rows]
+    assert first[1] == pytest.approx(first[0] / 2, abs=2)
+
+
+def test_where_contexts_are_not_known_there_is_no_such_part() -> None:
+    older = replace(SUBJECT, state=replace(SUBJECT.state, contexts=Contexts()))
+    assert "by context" not in resource_page(resource_view(older, NOW_S), home=True)

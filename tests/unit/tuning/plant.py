@@ -22,6 +22,8 @@ from fathom.engine.report import ServedPair
 from fathom.measurement.counters import (
     Cell,
     CellCounts,
+    ContextCounts,
+    ContextRange,
     DraftCell,
     DraftCounts,
     EngineCounts,
@@ -46,6 +48,7 @@ TPOT_BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.
 DIFFICULTIES = tuple(NormalDist().inv_cdf((i + 0.5) / 40) for i in range(40))
 """How far requests lie from the mean, in standard deviations; each is one in forty."""
 
+SHORT, LONG = ContextRange(2048), ContextRange(32768)
 EASY = (0.95,) * 16
 MIDDLE = (0.7,) * 16
 HARD = (0.1,) * 16
@@ -187,6 +190,10 @@ class Pod:
     """Whether that is the draft on trial."""
     decay_per_hour: float = 0.0
     """Share of its acceptance that an engine loses in an hour of running."""
+    long_requests: tuple[float, float] | None = None
+    """Share of the drafts whose context is `LONG`, and how many times as much as of the others is
+    accepted of those; None: its plugin is older, and does not tell contexts apart."""
+    contexts: dict[ContextRange, ContextCounts] = field(default_factory=dict)
     difficulty_sd: float | None = None
     """Spread of requests' log-odds; None: the engine shows no histogram of TPOT."""
     finished: list[float] = field(default_factory=lambda: [0.0] * len(TPOT_BOUNDS))
@@ -240,10 +247,27 @@ class Pod:
             self.drafts[draft] = self.drafts.get(draft, DraftCounts()) + DraftCounts(
                 drafted, tuple(accepted)
             )
+            self._count_contexts(drafted, accepted, depth)
         self.tokens += made
         if self.difficulty_sd is not None:
             self._finish(made / ANSWER_TOKENS, tick_s / steps, acceptance, depth)
         return made
+
+    def _count_contexts(self, drafted: float, accepted: list[float], depth: int) -> None:
+        if self.long_requests is None:
+            return
+        share, times = self.long_requests
+        # All that was accepted is shared out, so that both come to what the pod counts.
+        of_long = share * times / (share * times + 1 - share)
+        for each, drafts, part in (
+            (SHORT, (1 - share) * drafted, 1 - of_long),
+            (LONG, share * drafted, of_long),
+        ):
+            if drafts:
+                counts = ContextCounts(
+                    drafts, depth * drafts, part * sum(accepted), part * accepted[0]
+                )
+                self.contexts[each] = self.contexts.get(each, ContextCounts()) + counts
 
     def _read_documents(self, now_s: float) -> None:
         arrived = [each for each in self.pending if each[0] <= now_s and not self.deaf]
@@ -274,7 +298,7 @@ class Pod:
     def restart(self, now_s: float) -> None:
         self.started_at_s = now_s
         self.tokens = 0.0
-        self.cells, self.drafts = {}, {}
+        self.cells, self.drafts, self.contexts = {}, {}, {}
         self.finished, self.tpot_seconds = [0.0] * len(TPOT_BOUNDS), 0.0
         self.ready_for_s = 0.0
 
@@ -302,6 +326,7 @@ class Pod:
             transition_seconds=self.transitions * self.hardware.base_s,
             cells=dict(self.cells) if self.shown else {},
             drafts=dict(self.drafts) if self.shown else {},
+            contexts=dict(self.contexts) if self.shown else {},
             tpot=self._tpot(),
         )
 

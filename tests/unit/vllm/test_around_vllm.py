@@ -13,6 +13,8 @@ from support.waiting import GUARD_S
 
 VLLM = {
     "vllm/v1/core/sched/async_scheduler.py": """
+from types import SimpleNamespace
+
 class AsyncScheduler:
     def __init__(self, **parts):
         self.__dict__ |= parts
@@ -33,6 +35,10 @@ class Step:
         self.scheduled_spec_decode_tokens = {name: [-1] * depth for name in wants}
         self.num_spec_tokens_to_schedule = depth
         self.scheduled_new_reqs = []
+        self.num_invalid_spec_tokens = None
+        self.scheduled_cached_reqs = SimpleNamespace(
+            req_ids=list(wants), num_computed_tokens=[9] * len(wants)
+        )
 """,
     "vllm/v1/metrics/loggers.py": """
 import abc
@@ -59,8 +65,9 @@ def write(generation, depth):
         json.dump({"generation": generation, "schedule": [[1, 4, depth]]}, file)
     os.replace("new", "depth.json")
 
-drafts = Of(num_drafts=1, num_accepted_tokens_per_pos=[1, 0, 0, 0, 0, 0, 0])
+drafts = Of(num_drafts=1, num_draft_tokens=3, num_accepted_tokens_per_pos=[1, 0, 0, 0, 0, 0, 0])
 stats = Of(spec_decoding_stats=drafts)
+sampled = Of(sampled_token_ids=[[1, 1]], req_id_to_index={"a": 0})
 
 def engine(rank=0, **parts):
     parallel = Of(data_parallel_index=rank, data_parallel_rank=0)
@@ -70,7 +77,7 @@ def engine(rank=0, **parts):
         "outputs": {0: Of(outputs=[Of(new_token_ids=[1, 1])], scheduler_stats=stats)}, **parts})
 
 def step(engine):
-    assert engine.update_from_output(engine.schedule(), Of()) is engine.outputs
+    assert engine.update_from_output(engine.schedule(), sampled) is engine.outputs
     return engine.dynamic_sd_lookup[1]
 
 def shown():
@@ -134,6 +141,31 @@ print(json.dumps([depths, step(one), errors, live, shown()[0] - steps]))
 """
     found, _ = run(directory, ENGINE + code)
     assert found == [[5, 5], 6, 0, True, 1]
+
+
+def test_drafts_are_counted_by_context_before_vllm_cuts_an_answer(directory: Path) -> None:
+    code = """
+class Cutting(type(engine()).__mro__[1]):
+    def update_from_output(self, scheduler_output, model_runner_output):
+        for row in model_runner_output.sampled_token_ids:
+            del row[1:]
+        return super().update_from_output(scheduler_output, model_runner_output)
+
+LiveDepthScheduler.__bases__ = (Cutting,)
+two = {"a": 1, "b": 1}
+drafts.num_drafts, drafts.num_draft_tokens = 2, 6
+drafts.num_accepted_tokens_per_pos[:2] = [2, 1]
+one = engine(wants=two, outputs={0: Of(scheduler_stats=stats, outputs=[
+    Of(request_id="a", new_token_ids=[1]), Of(request_id="b", new_token_ids=[1])])})
+sampled = Of(sampled_token_ids=[[1, 1], [1, 1, 1]], req_id_to_index={"b": 0, "a": 1})
+planned = one.schedule()
+planned.scheduled_cached_reqs.num_computed_tokens[:] = [9, 5000]
+one.update_from_output(planned, sampled)
+from dataclasses import astuple
+print(json.dumps([astuple(each) for each in read_counts("counters").contexts]))
+"""
+    found, _ = run(directory, ENGINE + code)
+    assert found == [[0, 2047, 1, 3, 2, 1], [4096, 8191, 1, 3, 1, 1]]
 
 
 def test_where_the_hook_cannot_be_built_it_is_vllms_own_scheduler(directory: Path) -> None:

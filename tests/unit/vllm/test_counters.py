@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fathom_vllm.counters import DECODE, MAGIC, MIXED, CountersWriter, rank_path
-from fathom_vllm.counts import Counts, DraftTally, StepCounts, read_counts
+from fathom_vllm.buckets import CONTEXT_RANGES
+from fathom_vllm.counters import DECODE, MAGIC, MIXED, CountersWriter, DraftSums, rank_path
+from fathom_vllm.counts import ContextTally, Counts, DraftTally, StepCounts, read_counts
 
 
 @pytest.fixture
@@ -58,6 +59,19 @@ def test_what_is_counted_is_read_in_its_own_cell_and_in_no_other(
     assert StepCounts(3, 3, 0, "mixed", 1, 2.0, 1, 3, 40) in found.steps
     assert DraftTally(9, 10, 3, 4, (19, 19, 19)) in found.drafts
     assert DraftTally(1, 1, 0, 2, ()) in found.drafts
+
+
+def test_drafts_by_context_are_read_in_their_own_range_and_in_no_other(
+    writer: CountersWriter, path: str
+) -> None:
+    for index in range(CONTEXT_RANGES):
+        writer.context(index, DraftSums(10 + index, 30, 20, 5), steps=1 + index)
+    found = counts(path).contexts
+    assert len(found) == CONTEXT_RANGES
+    assert found[0] == ContextTally(0, 2047, 10, 30, 20, 5)
+    assert found[2] == ContextTally(4096, 8191, 36, 90, 60, 15)
+    assert found[7] == ContextTally(131072, None, 136, 240, 160, 40)
+    assert counts(path).drafts == ()
 
 
 def test_the_engines_state_is_handed_over(writer: CountersWriter, path: str) -> None:
@@ -114,6 +128,7 @@ def test_what_several_ranks_count_is_added_up(path: str) -> None:
                 accepted=[2, rank],
             )
         writer.transition_step(0.5, tokens=2, prefill=0)
+        writer.context(rank % 2, DraftSums(4, 8, 5, 3))
         writer.hook_error()
         writer.watch_error()
         writer.hook_seconds(0.25)
@@ -124,6 +139,10 @@ def test_what_several_ranks_count_is_added_up(path: str) -> None:
         StepCounts(5, 5, 2, "decode", steps=3, seconds=1.5, tokens=21, requests=15, prefill=0),
     )
     assert found.drafts == (DraftTally(3, 3, 2, 9, (6, 2)), DraftTally(5, 5, 2, 15, (6, 6)))
+    assert found.contexts == (
+        ContextTally(0, 2047, 8, 16, 10, 6),
+        ContextTally(2048, 4095, 4, 8, 5, 3),
+    )
     assert (found.transitions, found.errors, found.hook_seconds) == (3, 6, 0.75)
     assert (found.pid, found.max_batch, found.max_depth) == (os.getpid(), 16, 2)
 
@@ -196,20 +215,23 @@ def test_another_layout_has_another_magic(path: str) -> None:
     writer.hook_seconds(0.125)
     writer.transition_step(0.75, tokens=4, prefill=30)
     writer.stalled_step(2.5)
+    writer.context(1, DraftSums(5, 10, 7, 4))
     words = array("d", Path(path).read_bytes())
     written = {at: word for at, word in enumerate(words) if word and at > 1}
     header = {2: 16, 3: 7, 4: 1, 5: 1, 6: 12, 7: 1, 8: 1, 9: 0.125, 10: 1, 11: 13, 12: 1.5, 13: 1}
     header |= {14: 1, 15: 2.5, 16: 2048, 17: 0.75, 18: 4, 19: 30, 20: 1200, 21: 1300}
     header |= {22: 1, 23: 1}
     numbers = [1, 0.5, 7, 3, 0, 1, 0.25, 6, 3, 90, 5, 4, 3]
-    cells = {at: n for at, n in enumerate(numbers, 24 + (2 * 8 + 2) * 18) if n}
-    assert (MAGIC, len(words), written) == (b"FATHOMC6", 24 + 12 * 8 * 18, header | cells), (
+    cells = {at: n for at, n in enumerate(numbers, 24 + 32 + (2 * 8 + 2) * 18) if n}
+    contexts = {28: 5, 29: 10, 30: 7, 31: 4}
+    layout = (b"FATHOMC7", 24 + 32 + 12 * 8 * 18, header | contexts | cells)
+    assert (MAGIC, len(words), written) == layout, (
         "once the layout changes, give MAGIC in operator/fathom_vllm/counters.py another number, "
         "and say here what the new layout is"
     )
 
 
-@pytest.mark.parametrize("magic", [b"FATHOMC5", b"FATHOMC7"])
+@pytest.mark.parametrize("magic", [b"FATHOMC6", b"FATHOMC8"])
 def test_a_file_of_another_version_is_read_as_nothing(path: str, magic: bytes) -> None:
     CountersWriter(path, max_batch=16, max_depth=7).close()
     copy = Path(path + "-copy")

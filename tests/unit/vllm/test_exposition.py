@@ -9,9 +9,17 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from fathom.adapters.metrics_page import parse
 from fathom.adapters.series import FAMILIES, INFO, PAGE_LABELS
-from fathom.measurement.counters import Cell, CellCounts, DraftCell, DraftCounts, StepKind
+from fathom.measurement.counters import (
+    Cell,
+    CellCounts,
+    ContextCounts,
+    ContextRange,
+    DraftCell,
+    DraftCounts,
+    StepKind,
+)
 from fathom_vllm.bundle import bundle_hash
-from fathom_vllm.counters import DECODE, MIXED, STEP_KINDS, CountersWriter
+from fathom_vllm.counters import DECODE, MIXED, STEP_KINDS, CountersWriter, DraftSums
 from fathom_vllm.engine_report import engine_report
 from fathom_vllm.exposition import OVERDUE_SECONDS, FathomCollector
 
@@ -90,6 +98,15 @@ def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> 
     writer.step(
         batch=9, depth=2, kind=MIXED, seconds=0.75, tokens=4, prefill=50, drafts=3, accepted=[2, 1]
     )
+    writer.context(2, DraftSums(9, 27, 11, 6))
+    writer.context(7, DraftSums(5, 15, 2, 1))
+    middle = {"context_ge": "4096", "context_le": "8191"}
+    longest = {"context_ge": "131072", "context_le": "+Inf"}
+    assert pod.value("fathom_context_drafts_total", **middle) == 9
+    assert pod.value("fathom_context_draft_tokens_total", **middle) == 27
+    assert pod.value("fathom_context_accepted_tokens_total", **middle) == 11
+    assert pod.value("fathom_context_first_accepted_total", **middle) == 6
+    assert pod.value("fathom_context_first_accepted_total", **longest) == 1
     cell = {"batch_ge": "9", "batch_le": "10", "depth": "2"}
     assert pod.value("fathom_steps_total", **cell, step="decode") == 1
     assert pod.value("fathom_step_seconds_total", **cell, step="decode") == 0.25
@@ -127,6 +144,7 @@ def test_the_operator_reads_the_names_that_the_plugin_shows(
     writer.step(
         batch=9, depth=2, kind=MIXED, seconds=0.75, tokens=4, prefill=50, drafts=3, accepted=[2, 1]
     )
+    writer.context(2, DraftSums(9, 27, 11, 6))
     page = generate_latest(pod.registry).decode() + "vllm:generation_tokens_total 4\n"
 
     found = parse(page, pod="kimi-0", at_s=1.0)
@@ -139,6 +157,7 @@ def test_the_operator_reads_the_names_that_the_plugin_shows(
     assert found.device == "NVIDIA GB200"
     assert found.counts_prompts
     assert found.drafts == {DraftCell(10, 2): DraftCounts(3, (2, 1))}
+    assert found.contexts == {ContextRange(4096): ContextCounts(9, 27, 11, 6)}
     assert found.live_depth
 
 
@@ -146,6 +165,7 @@ def test_a_label_of_the_plugin_is_known_to_the_operator_and_explained(
     pod: Pod, writer: CountersWriter
 ) -> None:
     writer.step(batch=9, depth=2, kind=MIXED, seconds=0.75, tokens=4, drafts=3, accepted=[2, 1])
+    writer.context(2, DraftSums(9, 27, 11, 6))
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(fathom_\w+)` \| \w+ \|([^|]*)\|", page, re.MULTILINE)
     explained = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}

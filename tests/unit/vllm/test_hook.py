@@ -18,15 +18,10 @@ from fathom_vllm.depth_document import depth_table
 from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
 from fathom_vllm.hook import FIRST_REST_SECONDS, MOST_ERRORS, WITHIN_STEPS, SchedulerHook
 from manifest_samples import resource
-from support.vllm_outputs import Row, outputs_of
+from support.vllm_outputs import Cached, New, Row, outputs_of
 from support.waiting import GUARD_S
 
 ENGINE_TABLE = [0, 3, 3, 3, 3, 0, 1, 2, 7]
-
-
-@dataclass(frozen=True)
-class New:
-    req_id: str
 
 
 @dataclass
@@ -36,6 +31,8 @@ class Scheduled:
     batch: int
     num_spec_tokens_to_schedule: int
     scheduled_new_reqs: list[New] = field(default_factory=list)
+    scheduled_cached_reqs: Cached = field(default_factory=Cached)
+    num_invalid_spec_tokens: None = None
 
     @property
     def num_scheduled_tokens(self) -> dict[str, int]:

@@ -8,12 +8,7 @@ import pytest
 from fathom_vllm.counters import DECODE, MIXED, CountersWriter
 from fathom_vllm.counts import read_counts
 from fathom_vllm.steps import EngineStep, Stalls, StepsInFlight, count_step, observe_step
-from support.vllm_outputs import Row, outputs_of
-
-
-@dataclass
-class New:
-    req_id: str
+from support.vllm_outputs import Cached, New, Row, outputs_of
 
 
 @dataclass
@@ -22,6 +17,8 @@ class Scheduled:
     scheduled_spec_decode_tokens: dict[str, list[int]]
     num_spec_tokens_to_schedule: int
     scheduled_new_reqs: list[New] = field(default_factory=list)
+    scheduled_cached_reqs: Cached = field(default_factory=Cached)
+    num_invalid_spec_tokens: None = None
     skip_drafts: bool = False
 
 

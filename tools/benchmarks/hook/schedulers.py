@@ -15,6 +15,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -46,6 +47,9 @@ _BLOCKS: Final = 400_000
 _ENDLESS: Final = 1_000_000
 _SHORT: Final = 64
 """Tokens of a request where requests come and go: 1 in 26 steps or so ends one."""
+_PROMPTS: Final = (8,)
+_PROMPTS_APART: Final = (8, 3000)
+"""Tokens of prompts where contexts lie in more than one range."""
 
 
 class Inner:
@@ -83,9 +87,12 @@ class Took:
 class BusyScheduler:
     """A scheduler under a steady number of requests."""
 
-    def __init__(self, scheduler: Any, batch: int, *, tokens: int) -> None:
+    def __init__(
+        self, scheduler: Any, batch: int, *, tokens: int, prompts: Sequence[int] = _PROMPTS
+    ) -> None:
         self._scheduler = scheduler
         self._tokens = tokens
+        self._prompts = prompts
         self._chance = random.Random(batch)  # noqa: S311 - both schedulers get the same
         self._in_flight: Any = None
         self._arrived = 0
@@ -108,11 +115,17 @@ class BusyScheduler:
                 self._arrive(self._tokens)
         return Took(took_s, Inner.seconds)
 
+    def all_decode(self) -> bool:
+        """Whether every request of the step in flight brings drafts."""
+        step = self._in_flight
+        return len(step.scheduled_spec_decode_tokens) == len(step.num_scheduled_tokens)
+
     def _arrive(self, tokens: int) -> None:
+        prompt = [1] * self._prompts[self._arrived % len(self._prompts)]
         self._arrived += 1
         parameters = SamplingParams(max_tokens=tokens, ignore_eos=True)
         name = f"cmpl-{self._arrived:032x}-0"
-        self._scheduler.add_request(Request(name, [1] * 8, parameters, None))
+        self._scheduler.add_request(Request(name, prompt, parameters, None))
 
     def _sample(self, step: Any) -> ModelRunnerOutput:
         names = list(step.num_scheduled_tokens)
@@ -168,14 +181,16 @@ class Stand:
             log_stats=True,
         )
 
-    def rounds(self, batch: int, kind: str, *, tokens: int) -> Rounds:
+    def rounds(self, batch: int, kind: str, *, tokens: int, prompts: Sequence[int]) -> Rounds:
         """Both schedulers in turn, each first in every other round."""
         arms = [
-            BusyScheduler(self.scheduler(scheduler), batch, tokens=tokens)
+            BusyScheduler(self.scheduler(scheduler), batch, tokens=tokens, prompts=prompts)
             for scheduler in (AsyncScheduler, LiveDepthScheduler)
         ]
         for arm in arms:  # the prompts, the change of depth, and what is slow at first
             for _ in range(_FEWEST_STEPS):
+                arm.step()
+            while tokens == _ENDLESS and not arm.all_decode():
                 arm.step()
         one_s = median(arms[0].step().whole_s for _ in range(_FEWEST_STEPS))
         steps = max(_FEWEST_STEPS, int(_MEASURE_S / _ROUNDS / one_s))
@@ -242,8 +257,12 @@ def main() -> None:
         stand = Stand(target, draft)
         rounds = []
         for batch in BATCHES:
-            for kind, tokens in (("decode", _ENDLESS), ("mixed", _SHORT)):
-                rounds.append(stand.rounds(batch, kind, tokens=tokens))
+            for kind, tokens, prompts in (
+                ("decode", _ENDLESS, _PROMPTS),
+                ("mixed", _SHORT, _PROMPTS),
+                ("contexts apart", _ENDLESS, _PROMPTS_APART),
+            ):
+                rounds.append(stand.rounds(batch, kind, tokens=tokens, prompts=prompts))
                 print(f"measured: batch {batch}, {kind}", flush=True)  # noqa: T201 - its progress
         load = os.getloadavg()[0] / (os.cpu_count() or 1)
         figures = Figures(rounds, stand.slow_stat(batch=64), load)

@@ -32,25 +32,49 @@ class SimulatedRequest:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     aborted: bool = False
 
+    @property
+    def num_computed_tokens(self) -> int:
+        """Tokens of it that were computed: all but the last one, once it has any."""
+        return self.prompt_tokens + len(self.tokens) - 1 if self.tokens else 0
+
     def is_finished(self) -> bool:
         """Whether nothing is left to do for it."""
         return self.aborted or len(self.tokens) >= self.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
+class SimulatedCached:
+    """Requests of a step that are not new to it, in the shape the hook reads."""
+
+    req_ids: list[str]
+    num_computed_tokens: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedStep:
-    """What was scheduled, in the shape the hook reads."""
+    """What was scheduled, in the same shape."""
 
     num_scheduled_tokens: dict[str, int]
     scheduled_spec_decode_tokens: dict[str, list[int]]
     scheduled_new_reqs: list[SimulatedRequest]
+    scheduled_cached_reqs: SimulatedCached
     num_spec_tokens_to_schedule: int
+    num_invalid_spec_tokens: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSamples:
+    """What was sampled, in the same shape."""
+
+    req_id_to_index: dict[str, int]
+    sampled_token_ids: list[list[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedOutput:
-    """What a request emitted, in the shape the hook reads."""
+    """What a request emitted, in the same shape."""
 
+    request_id: str
     new_token_ids: list[int]
 
 
@@ -59,6 +83,7 @@ class SimulatedDrafts:
     """What became of a step's drafts, in the same shape."""
 
     num_drafts: int
+    num_draft_tokens: int
     num_accepted_tokens_per_pos: list[int]
 
 
@@ -171,10 +196,14 @@ class SimulatedEngine:
         most = self._most_verified(requests, step)
         await self._pass(self._seconds(step, sum(max(0, r.drafted - most) for r in requests)))
         rows = [self._sample(request, min(request.drafted, most)) for request in requests]
+        names = {request.req_id: at for at, request in enumerate(requests)}
+        by_context = (
+            self._hook.before_update(step, SimulatedSamples(names, rows)) if self._hook else None
+        )
         # As in vLLM, what was sampled for a request that ended meanwhile is passed over.
         outputs = _outputs(
             [
-                (request.drafted, row)
+                (request, row)
                 for request, row in zip(requests, rows, strict=True)
                 if not request.aborted
             ]
@@ -184,7 +213,8 @@ class SimulatedEngine:
         self._drop_finished()
         self._observer.stepped(sum(step.num_scheduled_tokens.values()))
         if self._hook is not None:
-            self._hook.after_update(step, {0: outputs}, busy=bool(self.running or self.waiting))
+            busy = bool(self.running or self.waiting)
+            self._hook.after_update(step, {0: outputs}, busy=busy, by_context=by_context)
 
     def _schedule(self) -> SimulatedStep:
         new = []
@@ -204,6 +234,10 @@ class SimulatedEngine:
                 if request.drafted
             },
             scheduled_new_reqs=new,
+            scheduled_cached_reqs=SimulatedCached(
+                [name for name, request in self.running.items() if request.tokens],
+                [each.num_computed_tokens for each in self.running.values() if each.tokens],
+            ),
             num_spec_tokens_to_schedule=(
                 self._depth if self._table is None else self._table[len(scheduled)]
             ),
@@ -258,11 +292,14 @@ class SimulatedEngine:
             self.waiting.popleft()
 
 
-def _outputs(emitted: list[tuple[int, list[int]]]) -> SimulatedOutputs:
-    """What came of a step whose requests verified so many drafts and emitted these rows."""
-    verified = [len(row) - 1 for drafted, row in emitted if drafted]
+def _outputs(emitted: list[tuple[SimulatedRequest, list[int]]]) -> SimulatedOutputs:
+    """What came of a step whose requests emitted these rows."""
+    verified = [(request.drafted, len(row) - 1) for request, row in emitted if request.drafted]
     accepted = [
-        sum(right > position for right in verified) for position in range(max(verified, default=0))
+        sum(right > position for _, right in verified)
+        for position in range(max((drafted for drafted, _ in verified), default=0))
     ]
-    drafts = SimulatedDrafts(len(verified), accepted) if verified else None
-    return SimulatedOutputs([SimulatedOutput(row) for _, row in emitted], SimulatedStats(drafts))
+    tokens = sum(drafted for drafted, _ in verified)
+    drafts = SimulatedDrafts(len(verified), tokens, accepted) if verified else None
+    outputs = [SimulatedOutput(request.req_id, row) for request, row in emitted]
+    return SimulatedOutputs(outputs, SimulatedStats(drafts))

@@ -73,6 +73,8 @@ def is_normal(watches: Iterable[Watch]) -> bool:
     """
     return all(
         each.kind is not AlarmKind.DRAFT_MISMATCH
+        # Of long contexts alone: what is accepted of all drafts is as it was.
+        or each.reason is Reason.LONG_CONTEXT_REJECTED
         or each.last_seen_s - each.first_seen_s > NORMAL_AFTER_S
         for each in watches
     )

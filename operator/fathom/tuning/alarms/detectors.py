@@ -6,6 +6,7 @@ seen, and what to do about it, stands in the table.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 from statistics import median
 from typing import Final
 
@@ -16,6 +17,7 @@ from fathom.measurement.deltas import PodDelta
 from fathom.text import counted
 from fathom.times import rfc3339
 from fathom.tuning.alarms.alarm import Engine
+from fathom.tuning.estimate.acceptance_by_context import ContextSums, thousands
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_changes import (
     RESTORED_S,
@@ -27,6 +29,7 @@ from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.reference import BELOW_SHARE, Reference, first_position
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.policy.policy import Policy
+from fathom_vllm.buckets import first_context
 
 CLIFF_SHARE: Final = 0.68
 """Acceptance below this share of the low end of the last day is a cliff: kinds of traffic that one
@@ -55,6 +58,16 @@ NOTHING_ACCEPTED_SHARE: Final = 0.01
 """Share of the drafts that is accepted at the first position: as good as none."""
 SOMETHING_ACCEPTED_SHARE: Final = 0.02
 """Acceptance above which nothing is no longer what is accepted."""
+LONG_SHARE: Final = 0.5
+"""Acceptance at long contexts below this share of that at shorter ones is the draft's doing: kinds
+of text that one draft serves differ by less."""
+LONG_DRAFTS_SHARE: Final = 0.05
+"""Share of the drafts that long contexts must have: less is not worth another draft."""
+LONG_Z: Final = 3.0
+"""How certain that must be, by the scatter between windows."""
+LOSES_SHARE: Final = 0.05
+"""Acceptance of the first token at which drafts give a twentieth more tokens at most; drafting took
+longer than that wherever it was measured."""
 LEAST_STEPS: Final = 100.0
 """Steps of one pod in one window: fewer say nothing of its depth."""
 OTHER_DEPTH_SHARE: Final = 0.2
@@ -250,6 +263,48 @@ def _drafts(look: Look) -> Trials | None:
 
 def _first(pooled: Trials) -> float:
     return pooled.accepted[0] / pooled.reached[0]
+
+
+def long_context_rejected(look: Look) -> Sight | None:
+    """Long contexts where drafts cost more than they give, though they pay at shorter ones."""
+    standing = Reason.LONG_CONTEXT_REJECTED in look.standing
+    certain = 0.0 if standing else LONG_Z
+    contexts = look.snapshot.state.contexts
+    for short, long in contexts.parted():
+        drafts = short.counts.drafts + long.counts.drafts
+        if min(short.counts.drafts, long.counts.drafts) < LEAST_DRAFTS:
+            continue
+        if long.counts.drafts < LONG_DRAFTS_SHARE * drafts:
+            continue
+        most = long.first + certain * long.error
+        if most >= LONG_SHARE * (short.first - certain * short.error):
+            continue
+        if most >= LOSES_SHARE and not _loses(look, short + long, long, certain):
+            continue
+        return Sight(
+            f"From {thousands(first_context(long.index))} tokens of context on, "
+            f"{long.counts.drafts / drafts:.0%} of the drafts, the first draft token is accepted "
+            f"{long.first:.0%} of the time (± {long.error:.1%}), at shorter contexts "
+            f"{short.first:.0%}: there drafting costs more than it gives."
+        )
+    return None
+
+
+def _loses(look: Look, whole: ContextSums, long: ContextSums, certain: float) -> bool:
+    """Whether steps without drafts would be faster there, at every batch under load.
+
+    By the step times that were measured, and by how much less is accepted there than of all drafts.
+    """
+    policy = look.policy
+    gains = [
+        policy.evidence.gain(bucket, depth, 0)
+        for bucket in policy.shares
+        if (depth := policy.depths[bucket])
+    ]
+    # The error of all that is accepted is that of the first token, in proportion.
+    doubt = certain * long.error * max(1.0, (long.length - 1) / max(long.first, long.error))
+    less = log((long.length + doubt) / whole.length)
+    return bool(gains) and all(each is not None and each.upper() + less < 0 for each in gains)
 
 
 def depth_mismatch(look: Look) -> Sight | None:

@@ -112,6 +112,17 @@ ALARMS: Final = (
         f"[{ANNOTATION_NEW_REFERENCE}](tuning.md#the-reference)",
     ),
     AlarmRow(
+        kind=AlarmKind.DRAFT_MISMATCH,
+        reason=Reason.LONG_CONTEXT_REJECTED,
+        sees=detectors.long_context_rejected,
+        lasts_s=10 * _MINUTE_S,
+        when="from some context on, with "
+        f"{detectors.LONG_DRAFTS_SHARE:.0%} of the drafts or more, the first draft token is "
+        f"accepted less than {detectors.LONG_SHARE:g} as often as at shorter contexts, by "
+        f"{detectors.LONG_Z:g} standard errors, and by measured step times drafting loses there at "
+        f"every batch under load (or less than {detectors.LOSES_SHARE:.0%} is accepted)",
+    ),
+    AlarmRow(
         kind=AlarmKind.ACCEPTANCE_DECAY,
         reason=Reason.OLDER_REPLICAS_ACCEPT_LESS,
         sees=detectors.older_replicas_accept_less,
@@ -221,13 +232,18 @@ def standing(watches: Iterable[Watch]) -> tuple[Alarm, ...]:
 
 
 def _continued(before: Watch | None, row: AlarmRow, sight: Sight, now_s: float) -> Watch:
-    """What is seen once more, or for the first time."""
+    """What is seen once more, or for the first time.
+
+    Another cause of an alarm that stands takes its place, and is seen since now: how long it lasts
+    says whether it has become normal.
+    """
+    same = before is not None and (before.reason is row.reason or not before.raised_at_s)
     watch = Watch(
         kind=row.kind,
         reason=row.reason,
         message=sight.message,
         recommendation=row.advice,
-        first_seen_s=before.first_seen_s if before is not None else now_s,
+        first_seen_s=before.first_seen_s if before is not None and same else now_s,
         last_seen_s=now_s,
         raised_at_s=before.raised_at_s if before is not None else 0.0,
         older_than_s=sight.older_than_s,

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from fathom_vllm.bundle import SCHEDULER_CLASS
+from fathom_vllm.counters import CountersWriter
+from fathom_vllm.counts import read_counts
+from fathom_vllm.depth_file import DepthFile
+from fathom_vllm.hook import SchedulerHook
 from local_cluster.engine.language import EASY, HARD
 from local_cluster.engine.plant import Plant
 from local_cluster.engine.process import EngineProcess, free_port, simulated_setup
@@ -133,3 +137,38 @@ def test_a_proxy_is_no_way_to_an_engine_on_this_machine(
         assert engine.running
     finally:
         engine.stop()
+
+
+async def test_it_counts_drafts_by_context_as_its_language_has_them(tmp_path: Path) -> None:
+    counters = CountersWriter(str(tmp_path / "counters"), max_batch=8, max_depth=3)
+    engine = SimulatedEngine(
+        max_batch=8,
+        depth=3,
+        table=None,
+        hook=SchedulerHook(DepthFile("", pod="", max_depth=3), counters, None),
+        observer=Counting(),
+        plant=Plant(step_s=0.0, token_s=1e-5, draft_s=0.0, draft_request_s=0.0),
+        clock=time.perf_counter,
+    )
+    task = asyncio.create_task(engine.run())
+    prompts = {"short": [EASY.first_token] * 30, "long": [HARD.first_token] * 2040}
+    requests = [engine.submit(name, prompt, 40) for name, prompt in prompts.items()]
+    for request in requests:
+        await request.done.wait()
+    task.cancel()
+
+    found = read_counts(str(tmp_path / "counters"))
+    assert found is not None
+    expected: dict[int, list[int]] = {0: [0, 0, 0, 0], 2048: [0, 0, 0, 0]}
+    for request in requests:
+        emitted = 1
+        while emitted < 40:
+            right = request.traffic.accepted(request.tokens[emitted - 1], 3)
+            sums = expected[2048 if request.prompt_tokens + emitted - 1 >= 2048 else 0]
+            for at, count in enumerate((1, 3, right, right > 0)):
+                sums[at] += count
+            emitted += 1 + right
+    assert {
+        each.context_ge: [each.drafts, each.tokens, each.accepted, each.first_accepted]
+        for each in found.contexts
+    } == expected
