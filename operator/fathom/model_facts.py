@@ -1,6 +1,5 @@
 """What is known of a model without its weights: its config.json, its files, or why nothing is."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -8,7 +7,6 @@ from typing import Final, Self
 
 from pydantic import JsonValue
 
-from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.model_layers import Layers, has_experts, layers_of
 from fathom.model_weights import Weights
 
@@ -40,10 +38,6 @@ EAGLE3_SPECULATORS: Final = frozenset({"eagle3", "peagle"})
 """Types of drafts in the speculators format that have the weights of EAGLE 3."""
 _RUN: Final = ("AutoConfig", "AutoModel")
 """Keys of `auto_map` whose classes vLLM may load for a draft; its own formats have others."""
-_HUB_ID: Final = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(:\w[\w.-]*)?", re.ASCII)
-"""`organisation/name` or `name`; after a colon, the quantisation of a GGUF file."""
-_STREAMED: Final = ("s3://", "gs://", "az://")
-"""`SUPPORTED_SCHEMES` in vllm/transformers_utils/runai_utils.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,16 +258,6 @@ def _has_factor(parameters: JsonValue) -> bool:
     return "factor" in parameters or any(_has_factor(each) for each in parameters.values())
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRef:
-    """Which model is meant."""
-
-    id: str
-    """Hugging Face id, or an absolute directory."""
-    revision: str = ""
-    """Branch, tag or commit; empty: the default."""
-
-
 class Absence(Enum):
     """Why a model's config.json is not at hand."""
 
@@ -322,35 +306,3 @@ _MAY_PASS: Final = frozenset({Absence.NOT_YET, Absence.UNREACHABLE, Absence.GATE
 
 NO_MODEL: Final = ModelFacts(absence=Absence.NO_MODEL)
 """Facts of a draft, for methods that load none."""
-
-
-def target_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
-    return ModelRef(spec.model.id, spec.model.revision)
-
-
-def model_refs(spec: SpeculativeDeploymentSpec) -> tuple[ModelRef, ...]:
-    """Target, draft and a draft on trial, as far as the spec names them."""
-    return tuple(ref for ref in (target_ref(spec), draft_ref(spec), trial_ref(spec)) if ref.id)
-
-
-def draft_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
-    """An empty id: the spec names no draft."""
-    return ModelRef(spec.draft.id, spec.draft.revision) if spec.drafts else ModelRef("")
-
-
-def trial_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
-    """An empty id: no other draft is tried."""
-    trial = spec.draft.trial
-    return ModelRef(trial.id, trial.revision) if trial is not None and spec.drafts else ModelRef("")
-
-
-def is_model_name(name: str) -> bool:
-    """Whether vLLM would look for a model under this name, be there one or not.
-
-    `$(NAME)` is what a variable of the container holds, which nobody knows here.
-    """
-    if not name.isprintable():
-        return False
-    if name.startswith(("/", *_STREAMED)) or "$(" in name:
-        return True
-    return _HUB_ID.fullmatch(name) is not None

@@ -117,7 +117,7 @@ def _sums(names: Sequence[str], step: ScheduledStep, counted: CountedStep) -> Dr
 
 
 def _contexts(step: ScheduledStep) -> dict[str, int]:
-    """Of each request that may have drafts."""
+    """The context of each request that may have drafts."""
     cached, drafted = step.scheduled_cached_reqs, step.scheduled_spec_decode_tokens
     contexts = dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
     for each in step.scheduled_new_reqs:

@@ -16,7 +16,8 @@ import yaml
 from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.model_files import INDEX
 from fathom.adapters.ports import ModelHub
-from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.model_weights import Tensor, Weights
 from manifest_samples import manifest
 from support import bad_server

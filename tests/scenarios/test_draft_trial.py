@@ -3,14 +3,16 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any, Final
 
 import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, JOB, POD
-from fathom.measurement.counters import Cell, CellCounts, PodCounters, StepKind
-from fathom.model_facts import ModelConfig, ModelFacts, ModelRef
+from fathom.measurement.counters import Cell, CellCounts, Histogram, PodCounters, StepKind
+from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.runtime.caches import NOT_YET
 from scenarios.test_arm import events, pass_minutes
 from scenarios.test_weights import COMMIT, DRAFT_COMMIT, NEWER, RESULT, env, fetched, finish
@@ -41,6 +43,8 @@ class Counting(FakeMetrics):
     def __init__(self, harness: LoopHarness, *, faster: float) -> None:
         super().__init__(harness.clock)
         self._bench, self.faster = harness, faster
+        self.waits = 0.0
+        """Share of the requests with the new draft that wait for long."""
         self._cells: dict[str, tuple[float, CellCounts]] = {}
         self._random = random.Random(5)
 
@@ -60,7 +64,11 @@ class Counting(FakeMetrics):
             page,
             engine=replace(page.engine, generation_tokens=counts.tokens, requests_running=BATCH),
             cells={Cell(BATCH, 7 if new else 0, StepKind.DECODE): counts},
+            ttft=self._ttft(counts.tokens / 100, self.waits if new else 0.0),
         )
+
+    def _ttft(self, requests: float, slow: float) -> Histogram:
+        return ((0.06, requests * (1 - slow)), (0.1, requests), (inf, requests))
 
 
 async def trying(*, faster: float = 0.1, **changes: Any) -> LoopHarness:
@@ -114,6 +122,20 @@ async def test_adopted_by_the_edit_its_replica_is_the_canary_and_all_follow() ->
     assert found["pod"] in pods_with(harness)
     assert harness.kube.names(DEPLOYMENT) == [f"kimi-{found['revision']}"]
     assert "draftTrial" not in harness.status
+
+
+async def test_a_longer_wait_for_the_first_token_is_told_and_takes_nothing_back() -> None:
+    harness = await trying()
+    metrics = harness.metrics
+    assert isinstance(metrics, Counting)
+    metrics.waits = 0.2
+    await pass_minutes(harness, 60)
+    found = trial_of(harness)
+    assert found["result"] == "Faster"
+    assert "But 20.0% of its requests have a time to first token above 60 ms" in found["message"]
+    harness.edit(ADOPTED)
+    await harness.until_rolled()
+    assert len(pods_with(harness)) == 3
 
 
 async def test_adopted_though_slower_it_goes_back() -> None:

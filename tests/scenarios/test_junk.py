@@ -8,7 +8,8 @@ import pytest
 
 from fathom.cli.rollout import retried
 from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, SPECULATIVE_DEPLOYMENT
-from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from support.loop_harness import KEY, LoopHarness
 
 TARGET, DRAFT, OTHER = ModelRef("org/target"), ModelRef("org/draft"), ModelRef("org/other")

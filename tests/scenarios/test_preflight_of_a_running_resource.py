@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from fathom.cluster.kinds import DEPLOYMENT
-from fathom.model_facts import ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.model_weights import Tensor, Weights
 from fathom.reconcile.holding import PATIENCE_S
 from fathom.runtime.caches import NOT_YET

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fathom.cluster.kinds import CONFIG_MAP, DEPLOYMENT, JOB, SPECULATIVE_DEPLOYMENT
-from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.runtime.caches import NOT_YET
 from fathom.runtime.loop import RESYNC_S
 from support.loop_harness import LoopHarness

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from support.model_pairs import Pair
 
 GOOD: Final = Pair.read("good", "llama-eagle3")

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fathom.model_facts import Absence, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelFacts
+from fathom.model_refs import ModelRef
 
 
 @dataclass

@@ -25,7 +25,8 @@ from fathom.engine.plugin import PluginBundle
 from fathom.engine.report import NOTHING_TOLD, EngineReport
 from fathom.fetch.state import FetchedBytes, FetchProgram
 from fathom.measurement.counters import EngineCounts, PodCounters, Unread
-from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
 from fathom.reconcile.loop_state import Decide
 from fathom.runtime.caches import NodeCache

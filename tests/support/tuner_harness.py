@@ -14,7 +14,8 @@ from fathom.engine.plugin import PluginBundle
 from fathom.engine.report import EngineReport
 from fathom.fetch.state import FetchProgram
 from fathom.measurement.counters import PodCounters, Unread
-from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.runtime.caches import ShownResources
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.ports import World

@@ -53,7 +53,8 @@ from fathom.adapters.model_files import (
     weight_bytes,
     weight_files,
 )
-from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.model_weights import Tensor, Weights, tensors_named, tensors_of
 from fathom.text import scrubbed
 

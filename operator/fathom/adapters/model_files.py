@@ -7,7 +7,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api.bounded_json import UnreadableJsonError, parsed_json
-from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.model_weights import Tensor, Weights, tensors_of, weight_map
 
 CONFIG: Final = "config.json"

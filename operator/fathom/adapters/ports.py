@@ -15,7 +15,8 @@ from fathom.cluster.kinds import Kind, ServedApis
 from fathom.cluster.manifest import Manifest, Seen
 from fathom.fetch.state import FetchedBytes
 from fathom.measurement.counters import PodCounters, Unread
-from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.quality.comparison import Completion, CompletionRequest, Unanswered
 
 

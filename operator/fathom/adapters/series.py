@@ -246,7 +246,7 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[Row, Column]:
 
 
 def _counted_by(name: str, labels: Mapping[str, str]) -> tuple[Row, Column]:
-    """Of a counter of the plugin's."""
+    """As `_row_and_column`, for a counter of the plugin's."""
     if name in CELLS or name == _PREFILL:
         step = StepKind(labels["step"])
         column = CELLS.get(name, PREFILL_COUNT)

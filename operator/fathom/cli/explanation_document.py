@@ -53,9 +53,9 @@ class ContextPart(Part):
     context_le: int | None
     """The longest; null: the range has no end."""
     drafts: float
-    """Of those that were counted: fewer where they are older."""
+    """How many it rests on; older ones count for less."""
     share: float
-    """Of all drafts, 0 to 1."""
+    """Its part of all drafts, 0 to 1."""
     first: float | None
     """P(the first token is accepted); null here and below: too few drafts."""
     error: float | None

@@ -28,7 +28,8 @@ from fathom.cli.resources import REFUSED, Files, FilesByFlag, judged, named, rea
 from fathom.engine.plugin import plugin_bundle
 from fathom.fetch.state import fetch_program
 from fathom.manifests.render import children
-from fathom.model_facts import ModelFacts, ModelRef, model_refs
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef, model_refs
 from fathom.resource import SpeculativeDeployment
 
 _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(

@@ -16,7 +16,8 @@ from fathom.api.conditions import Reason
 from fathom.api.problem import Problem, Severity, warning
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.group import MATCHES_LABEL_KEYS
-from fathom.model_facts import Absence, ModelFacts, ModelRef, model_refs
+from fathom.model_facts import Absence, ModelFacts
+from fathom.model_refs import ModelRef, model_refs
 from fathom.resource import (
     SpeculationTuner,
     SpeculativeDeployment,

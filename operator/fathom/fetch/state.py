@@ -23,7 +23,7 @@ from fathom.api.models import ModelSpec
 from fathom.cluster.observed import ObservedJob, ObservedWorkload
 from fathom.cluster.observed_pods import ObservedPod, Terminated
 from fathom.engine.plugin import DeliveredCode, source_files
-from fathom.model_facts import ModelRef
+from fathom.model_refs import ModelRef
 from fathom.resource import SpeculativeDeployment
 from fathom.times import duration
 from fathom_fetch.metrics import BYTES, COMMIT, DRAFT, MODEL

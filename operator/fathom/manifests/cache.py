@@ -9,7 +9,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.engine.argument_parser import Loading, loading, names_other_repositories
 from fathom.engine.profile import EngineProfile
 from fathom.fetch.state import Fetch, commits_in
-from fathom.model_facts import ModelRef, draft_ref, target_ref
+from fathom.model_refs import ModelRef, draft_ref, target_ref
 from fathom.resource import SpeculativeDeployment
 
 CACHE_DIRECTORY: Final = "/cache"

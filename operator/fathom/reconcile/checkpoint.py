@@ -17,7 +17,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from fathom.api.bounded_json import UnreadableJsonError, parsed_json
 from fathom.api.names import REVISION_LENGTH
 from fathom.fetch.state import Fetched
-from fathom.model_facts import ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.model_weights import Weights
 from fathom.quality.check import QUALITY_KEY, QualityCheck
 from fathom.rollout.refresh import RefreshLog

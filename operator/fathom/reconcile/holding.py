@@ -14,7 +14,8 @@ from fathom.api.status import COMPLETE, OFFERED
 from fathom.cluster.observed import ObservedWorkload
 from fathom.cluster.snapshot import Objects
 from fathom.engine.profile import StartedAs
-from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.reconcile.checkpoint import Checkpoint, named
 from fathom.reconcile.intent import Intent
 from fathom.rollout.progress import Progress

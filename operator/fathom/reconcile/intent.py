@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from fathom.api.problem import Problem, Severity
 from fathom.cluster.manifest import Manifest
 from fathom.engine.profile import StartedAs
-from fathom.model_facts import ModelFacts, ModelRef, model_refs, target_ref
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef, model_refs, target_ref
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.specs import (
     earlier_spec,

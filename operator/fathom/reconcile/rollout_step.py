@@ -15,7 +15,7 @@ from fathom.fetch.state import Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.pod_template import pod_template, worker_template
 from fathom.manifests.workloads import serving_template, workers_template
-from fathom.model_facts import ModelRef, draft_ref, target_ref
+from fathom.model_refs import ModelRef, draft_ref, target_ref
 from fathom.reconcile.annotations import pause_of, pinned_depth
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState, following_of, follows

@@ -20,7 +20,8 @@ from fathom.cluster.kinds import CONFIG_MAP
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects, Snapshot
 from fathom.manifests.config_maps import tuning_config_map
-from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.reconcile.annotations import bad_pins
 from fathom.reconcile.applied import Applied, Guarded, applied, guarded, wrote_tuning
 from fathom.reconcile.checkpoint import Checkpoint, worth_keeping

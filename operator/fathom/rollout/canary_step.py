@@ -8,6 +8,7 @@ from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.observed_pods import ObservedPod
+from fathom.rollout.canary_evidence import CanaryContrast
 from fathom.rollout.canary_health import canary_pod, failure_of, seen_obeying, watched_on
 from fathom.rollout.canary_verdict import (
     LONGEST_BAKE,
@@ -85,10 +86,15 @@ def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutIn
         return RolloutStep(replace(rollout, reason=Reason.CANARY_STARTING, message=message))
     if not given.settings.bake_s:
         return promotion(rollout, Reason.CANARY_AS_GOOD, "it became ready.", given)
+    evidence = rollout.evidence
+    if rollout.draft:
+        # Where steps are longer, a prompt waits longer for the next one: that is its depth, which
+        # the tuner chooses by other things. Who adopted the draft was told.
+        evidence = replace(evidence, ttft_tail=CanaryContrast())
     if alone(given) and not given.asked(rollout.stable):
-        verdict = verdict_alone(rollout.evidence)
+        verdict = verdict_alone(evidence)
     else:
-        verdict = verdict_on(rollout.evidence, baked_s, given.settings.bake_s)
+        verdict = verdict_on(evidence, baked_s, given.settings.bake_s)
     match verdict.answer:
         case Answer.PROMOTE:
             return promotion(rollout, verdict.reason, verdict.message, given)

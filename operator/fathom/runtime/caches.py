@@ -23,7 +23,8 @@ from fathom.cluster.kinds import ObjectKey, ServedApis
 from fathom.cluster.manifest import Manifest, Meta, ObservedModel
 from fathom.cluster.observed import ObservedNode
 from fathom.engine.depth import DepthDocument
-from fathom.model_facts import Absence, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.page.history import History
 from fathom.page.subject import AnySubject, subject_in
 from fathom.times import Backoff, is_over

@@ -9,7 +9,8 @@ from fathom.api import names
 from fathom.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
 from fathom.cluster.snapshot import Objects, Snapshot
 from fathom.engine.flags import HTTP_PORT
-from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.reconcile.checkpoint import with_kept
 from fathom.reconcile.findings import findings_without_spec
 from fathom.reconcile.holding import acted_upon

@@ -36,7 +36,8 @@ from fathom.cluster.snapshot import Objects
 from fathom.engine.plugin import PluginBundle
 from fathom.fetch.state import FetchProgram, FetchProgress, FetchStanding
 from fathom.measurement.counters import Unread, UnreadKind
-from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.reconcile.fetching import FetchFindings, asks_a_pod, fetch_findings
 from fathom.reconcile.loop_state import Decide
 from fathom.runtime.caches import ShownResources

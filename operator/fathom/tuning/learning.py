@@ -9,7 +9,7 @@ from typing import Final
 from fathom.engine.report import ServedPair
 from fathom.measurement.counters import PodCounters
 from fathom.measurement.deltas import PodDelta, delta, pooled_cells, pooled_drafts
-from fathom.tuning.alarms.alarm import is_cliff, is_mismatch, is_normal, without_low
+from fathom.tuning.alarms.alarm import is_cliff, is_low, is_mismatch, is_normal, without_low
 from fathom.tuning.estimate import step_filter
 from fathom.tuning.estimate.acceptance_by_context import Contexts
 from fathom.tuning.estimate.acceptance_by_position import Survival
@@ -128,19 +128,19 @@ def _with_acceptance(
     state: TuningState, deltas: Sequence[PodDelta], pair: ServedPair | None
 ) -> TuningState:
     """As alarms see it, which hold each pod against all others, however they are tuned."""
-    mismatch, reference = is_mismatch(state.watches), state.reference
+    reference = state.reference
     acceptance = state.acceptance.updated(
         deltas,
         state.looks,
         normal=is_normal(state.watches),
         alarmed=is_cliff(state.watches),
-        lasts=mismatch,
+        lasts=is_mismatch(state.watches),
     )
     if reference is not None and pair is not None:
         from_s = min(each.from_s for each in deltas)
         to_s = max(each.to_s for each in deltas)
         window = trials(pooled_drafts(deltas))
-        reference = reference.updated(window, from_s, to_s, alarmed=mismatch)
+        reference = reference.updated(window, from_s, to_s, alarmed=is_low(state.watches))
     return replace(state, acceptance=acceptance, reference=reference)
 
 

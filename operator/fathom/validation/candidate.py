@@ -11,7 +11,8 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.cluster.kinds import Kind, ServedApis
 from fathom.engine.profile import EngineProfile
 from fathom.engine.start import is_release_image
-from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.replicas import arm_of
 from fathom.validation.model_input import PreflightInput, preflight_of

@@ -5,8 +5,7 @@ three of vLLM's own choice (`get_eagle3_aux_layers_from_config` in
 vllm/v1/worker/gpu/spec_decode/eagle/eagle3_utils.py, `_get_eagle3_aux_layers_from_config` in
 gpu_model_runner.py for Model Runner V1, `get_eagle3_default_aux_hidden_state_layers` in
 model_executor/models/interfaces.py). How many the draft has space for is another rule, of the class
-that loads it (`num_aux_hidden_states` in llama_eagle3.py, deepseek_eagle3.py, qwen3_eagle3.py).
-Read in 0.24 to 0.33, where they are the same.
+that loads it (`num_aux_hidden_states` in llama_eagle3.py and others). Read in 0.24 to 0.33.
 """
 
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from packaging.specifiers import SpecifierSet
 from fathom.api.methods import Method
 from fathom.api.problem import Problem
 from fathom.engine.capability_table import has_release
-from fathom.model_facts import ModelConfig, draft_ref, target_ref
+from fathom.model_facts import ModelConfig
+from fathom.model_refs import draft_ref, target_ref
 from fathom.model_weights import WantedWeights, faults_of
 from fathom.text import shortened
 from fathom.validation.model_input import PreflightInput, doubtful, refused, was_read

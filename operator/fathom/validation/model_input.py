@@ -14,15 +14,8 @@ from fathom.engine.argument_parser import EngineArguments, kv_cache_dtype, whole
 from fathom.engine.capability_table import has_release
 from fathom.engine.cuda_graphs import Captured
 from fathom.engine.profile import EngineProfile, profile_of
-from fathom.model_facts import (
-    NO_MODEL,
-    Absence,
-    ModelConfig,
-    ModelFacts,
-    ModelRef,
-    draft_ref,
-    target_ref,
-)
+from fathom.model_facts import NO_MODEL, Absence, ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef, draft_ref, target_ref
 
 _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
 """Beginnings of options after which the target is not what its config.json says: --hf-overrides,

@@ -19,7 +19,7 @@ from fathom.api.names import bad_label_names
 from fathom.api.problem import Problem, warning
 from fathom.engine.start import PROFILED_BY_DEFAULT, PROFILED_CONTEXT, parsed_version
 from fathom.manifests.template_parts import parts
-from fathom.model_facts import is_model_name
+from fathom.model_refs import is_model_name
 from fathom.text import counted
 from fathom.validation.candidate import Candidate
 from fathom.validation.merged_template import two_values

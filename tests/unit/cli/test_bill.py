@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from fathom.cli.resources import bill
-from fathom.model_facts import ModelFacts, ModelRef
+from fathom.model_facts import ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.model_weights import Weights
 from fathom.validation.candidate import candidate_of
 from manifest_samples import resource

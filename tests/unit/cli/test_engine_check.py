@@ -29,7 +29,8 @@ from fathom.cli.main import app
 from fathom.cli.resources import judged
 from fathom.engine.flags import engine_args
 from fathom.engine.plugin import plugin_bundle
-from fathom.model_facts import ModelConfig, ModelFacts, draft_ref, target_ref
+from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_refs import draft_ref, target_ref
 from fathom_measure.start_probe import PREFIX
 from manifest_samples import manifest, resource
 from support.model_pairs import Pair

@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from fathom.api.choices import TuningMode
 from fathom.cli.explain import explanation_view
 from fathom.engine.depth import DepthDocument, DepthRange, flat
+from fathom.engine.report import ServedPair
 from fathom.measurement.counters import (
     Cell,
     CellCounts,
@@ -24,6 +25,7 @@ from fathom.tuning.estimate.acceptance_by_context import Contexts
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_length import Trials
 from fathom.tuning.estimate.prompts import Prompts
+from fathom.tuning.estimate.reference import DAY_S, Reference
 from fathom.tuning.estimate.step_filter import updated
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.traffic import Traffic
@@ -34,6 +36,7 @@ from fathom.tuning.learned_state import Cohort, TuningState
 from unit.tuning.plant import EASY, MIDDLE, SETTINGS, START_S, Fleet, best_depth
 
 NOW_S = START_S + 1000
+HALF_A_DAY_S = 12 * 3600.0
 
 
 def shown(part: RenderableType, width: int = 100) -> str:
@@ -157,6 +160,28 @@ def test_pods_that_are_tuned_apart_are_explained_apart() -> None:
 def _told(cell: str) -> str:
     """A cell of the table; of what is predicted, and of errors, only that they are there."""
     return re.sub(r"([~±])[-+]?\d+\.\d%", r"\1", cell)
+
+
+def test_what_acceptance_is_held_against_is_shown() -> None:
+    def days(*shares: float) -> str:
+        found = Reference(pair=ServedPair(target="t", draft="d", engine="e", commits=True))
+        for i, share in enumerate(shares):
+            accepted = (share * 1e5, share * 5e4)
+            window = Trials((1e5, share * 1e5), accepted)
+            from_s = START_S + i * DAY_S
+            to_s = from_s + (DAY_S if i < len(shares) - 1 else HALF_A_DAY_S)
+            found = found.updated(window, from_s, to_s, alarmed=False)
+        text = shown(explanation_view(explained(replace(STATE, reference=found))), 300)
+        return next((line for line in text.splitlines() if "first day of this draft" in line), "")
+
+    since = "The first day of this draft began 2023-11-14T22:13:20Z"
+    assert days() == ""
+    assert days(0.8) == f"{since} and is not over: it becomes the reference of acceptance."
+    assert days(0.8, 0.8) == f"{since}: survival by position was 0.80 0.40."
+    assert days(0.8, 0.6, 0.8) == (
+        f"{since}: survival by position was 0.80 0.40; on the last day it was 0.60 0.30, which is "
+        "75% at the first position."
+    )
 
 
 def test_each_batch_has_a_reason_and_a_turning_point() -> None:

@@ -88,7 +88,7 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
         (
             reported(ROLLED_BACK | PAUSED),
             Headline.NOT_WELL,
-            "RolledBack: revision r2 was rolled back. `kubectl fathom retry kimi` tries it once",
+            "RolledBack: revision r2 was rolled back. Correct the spec; `kubectl fathom retry kim",
         ),
         (
             reported({"Degraded": ("True", "InvalidSpec", "mend spec.replicas.")}),

@@ -36,7 +36,12 @@ NO_FLAGS = {
 """Fields of the engine that no flag of vLLM is made from."""
 THAT_REFUSE = {"flags.py", "argument_checks.py"}
 """Modules that name options because no argument may be one of them."""
-NO_KEYS = {"draft.options": "they are keys already"}
+THAT_READ_PODS = {"report.py"}
+"""Modules that read the arguments of pods, among which fields are flags already."""
+NO_KEYS = {
+    "draft.options": "they are keys already",
+    "draft.trial": "it is the draft of the one replica that tries it",
+}
 
 
 def generated() -> tuple[set[str], set[str]]:
@@ -83,7 +88,7 @@ def looked_for() -> Iterator[tuple[str, str]]:
         # What a bench gives to its load generator is no argument of the engine, and a host's engine
         # has no spec.
         elsewhere = module.parent.name in {"attach", "bench"}
-        if '"--' not in text or module.name in THAT_REFUSE or elsewhere:
+        if '"--' not in text or module.name in THAT_REFUSE | THAT_READ_PODS or elsewhere:
             continue
         for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.Constant) or not isinstance(node.value, str):

@@ -8,7 +8,7 @@ from fathom.engine.plugin import PluginBundle
 from fathom.fetch.state import Fetched, pinned
 from fathom.manifests.cache import compile_cache, wanted_fetch
 from fathom.manifests.pod_template import pod_template
-from fathom.model_facts import ModelRef
+from fathom.model_refs import ModelRef
 from fathom.rollout.revision import revision_of
 from manifest_samples import resource
 

@@ -213,6 +213,7 @@ ROWS = dict(
 FIELDS = dict(fields(SpeculativeDeploymentSpec.model_validate(BASE)))
 # Lists whose members are not environment variables, and text with a form.
 OTHERS = {
+    "draft.trial": {"id": "someone/another"},
     "speculation.depths": [1, 3],
     "engine.args": ["--seed"],
     "engine.sharedMemory": "64Gi",

@@ -11,7 +11,8 @@ from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.api.status import Compared
 from fathom.fetch.state import Fetched
-from fathom.model_facts import ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.model_weights import Tensor, Weights
 from fathom.quality.check import QualityCheck
 from fathom.reconcile.checkpoint import Checkpoint, SeenGeneration
@@ -98,7 +99,7 @@ def test_what_an_earlier_operator_stored_is_read_and_written_back_as_it_was() ->
     compares = {"compares": Compares.ADAPTIVE_VERIFICATION}
     written, expected = parsed(checkpoint.data()), parsed(stored)
     del expected["models.json"][0]["weights"]["has_d2t"]
-    expected["rollout.json"] |= {**compares, "no_room": False, "offered": False}
+    expected["rollout.json"] |= {**compares, "no_room": False, "offered": False, "draft": ""}
     expected["rollout.json"]["compared"] |= compares
     expected["rollout.json"]["watch"] |= {"generation": 0, "behind_since_s": None}
     assert written == expected

@@ -6,7 +6,8 @@ import pytest
 
 from fathom.cluster.kinds import ServedApis
 from fathom.engine.profile import StartedAs
-from fathom.model_facts import Absence, ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import Intent, JudgedBy, intent_of
 from fathom.reconcile.specs import good_spec_text

@@ -9,7 +9,8 @@ from fathom.api.conditions import ConditionStatus, Reason
 from fathom.cluster.kinds import ALL, LEADER_WORKER_SET, ServedApis
 from fathom.cluster.manifest import Manifest
 from fathom.engine.profile import StartedAs
-from fathom.model_facts import Absence, ModelFacts, ModelRef
+from fathom.model_facts import Absence, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import JudgedBy, intent_of
 from fathom.reconcile.loop_state import LastIntent

@@ -27,6 +27,7 @@ from unit.rollout.inputs import NOW_S, pod
 
 tuned_revision: Any = DesiredState.tuned_revision
 most_new: Any = DesiredState.most_new
+NOT_ANNOTATED: Any = Of(annotations={})
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,13 @@ def test_a_pin_is_held_by_what_its_own_engine_has(
     pin: str, named: tuple[int, ...] | None, depth: int | None
 ) -> None:
     pinned, other = _engine(named, pin=pin), _engine((0, 3, 6), name="b")
-    objects: Any = Of(leaders=(pinned, other), depth=None, workloads=(), key=Of(name="kimi"))
+    objects: Any = Of(
+        leaders=(pinned, other),
+        depth=None,
+        workloads=(),
+        key=Of(name="kimi"),
+        metadata=NOT_ANNOTATED,
+    )
     desired = desired_of("m", resource({"speculation": OF_SPEC}), objects)
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
     given = tuning_snapshot(
@@ -242,7 +249,9 @@ def test_the_tuner_knows_when_a_canary_has_one_pod_to_be_compared_with(
     ready: tuple[bool, ...], since_s: float | None, *, compared: bool
 ) -> None:
     pods = [_engine(range(8), name=f"n-{each}", ready=ready[each]) for each in range(len(ready))]
-    objects: Any = Of(leaders=pods, depth=None, workloads=(), key=Of(name="kimi"))
+    objects: Any = Of(
+        leaders=pods, depth=None, workloads=(), key=Of(name="kimi"), metadata=NOT_ANNOTATED
+    )
     desired = desired_of("m", WANTED, objects, ("n", resource({"speculation.tokens": 2})))
     assert desired.rollout is not None
     rollout = replace(desired.rollout, watch=CanaryWatch(pod="m-0", ready_since_s=since_s))
@@ -295,7 +304,9 @@ def refusal(changes: dict[str, Any], mounted: Sequence[str]) -> tuple[Reason, st
     """What is said where pods of revision m, started with these ConfigMaps, serve a spec."""
     sd = resource(changes)
     workloads = (workload("n"), workload("m", *mounted))
-    objects: Any = Of(leaders=(), depth=None, workloads=workloads, key=Of(name="kimi"))
+    objects: Any = Of(
+        leaders=(), depth=None, workloads=workloads, key=Of(name="kimi"), metadata=NOT_ANNOTATED
+    )
     desired = desired_of("m", sd, objects)
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
     given = tuning_snapshot(

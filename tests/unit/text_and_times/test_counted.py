@@ -17,6 +17,7 @@ THINGS = re.compile(
     r"|restarts|samples|seconds|steps|times|tokens|windows)\b"
 )
 NEVER_ONE = {
+    "{thousands(first_context(long.index))} tokens": "thousands",
     "{most} minutes": "more than the least, which is 1",
     "{measured.tokens_per_second} tokens": "a rate",
     "{report.tokens_per_second} tokens": "a rate",

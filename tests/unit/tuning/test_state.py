@@ -8,11 +8,12 @@ import pytest
 from fathom.api.conditions import AlarmKind, Reason
 from fathom.engine.depth import buckets
 from fathom.engine.report import ServedPair
-from fathom.measurement.counters import StepKind
+from fathom.measurement.counters import ContextCounts, StepKind
 from fathom.quality.check import LONGEST_ID
 from fathom.tuning.alarms.alarm import Engine, Watch
 from fathom.tuning.assessment import assess
 from fathom.tuning.estimate import acceptance_changes, yields
+from fathom.tuning.estimate.acceptance_by_context import Contexts, ContextSums
 from fathom.tuning.estimate.acceptance_by_position import FRESH_WINDOWS, Survival
 from fathom.tuning.estimate.acceptance_changes import (
     LEVELS,
@@ -41,6 +42,7 @@ from fathom.tuning.learned_state import (
 )
 from fathom.tuning.policy.ledger import Ledger
 from fathom.tuning.policy.option import Visit
+from fathom_vllm.buckets import CONTEXT_RANGES
 from unit.tuning.plant import EASY, Fleet
 
 UGLY = 1_700_000_000.1234567
@@ -81,6 +83,19 @@ def largest() -> TuningState:
             design_effect=UGLY,
             at_s=UGLY,
             epoch=1000,
+        ),
+        contexts=Contexts(
+            ranges=tuple(
+                ContextSums(
+                    index=index,
+                    counts=ContextCounts(UGLY, UGLY, UGLY, UGLY),
+                    drafts_squared=UGLY,
+                    first_squared=UGLY,
+                    first_by_drafts=UGLY,
+                )
+                for index in range(CONTEXT_RANGES)
+            ),
+            at_s=UGLY,
         ),
         traffic=Traffic(
             tuple(

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fathom.model_facts import ModelConfig, ModelFacts, ModelRef, draft_ref, target_ref
+from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef, draft_ref, target_ref
 from fathom.model_weights import Weights
 from fathom.validation.candidate import candidate_of
 from fathom.validation.chain import problems_of

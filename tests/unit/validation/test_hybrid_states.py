@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fathom.model_facts import NO_MODEL, ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import NO_MODEL, ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.model_weights import Weights
 from fathom.validation.candidate import as_sized, candidate_of
 from fathom.validation.engine_checks import memory_of_states

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from fathom.api.problem import Problem, Severity
-from fathom.model_facts import ModelConfig, ModelFacts, target_ref
+from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_refs import target_ref
 from fathom.validation.candidate import candidate_of
 from fathom.validation.chain import problems_of
 from fathom.validation.kv_transfer_checks import kv_transfer_warnings

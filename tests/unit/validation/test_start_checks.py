@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from fathom.api.problem import Problem, Severity
-from fathom.model_facts import ModelConfig, ModelFacts, ModelRef
+from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_refs import ModelRef
 from fathom.validation.candidate import Candidate, candidate_of
 from fathom.validation.start_checks import (
     adaptive_architecture,

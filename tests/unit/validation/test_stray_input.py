@@ -3,7 +3,7 @@
 import pytest
 
 from fathom.engine.argument_parser import EngineArguments
-from fathom.model_facts import is_model_name
+from fathom.model_refs import is_model_name
 from fathom.validation.argument_checks import lone_argument_problems
 from manifest_samples import resource
 from support.validated import errors

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,8 +10,11 @@ from hypothesis import strategies as st
 
 from fathom_vllm.buckets import context_range
 from fathom_vllm.contexts import MOST_DRAFTS, ContextSampling, drafts_by_context
-from fathom_vllm.counters import DraftSums
-from support.vllm_outputs import Cached, New, Outputs, Row, Sampled, outputs_of
+from fathom_vllm.counters import CountersWriter, DraftSums
+from fathom_vllm.counts import read_counts
+from fathom_vllm.depth_file import DepthFile
+from fathom_vllm.hook import SchedulerHook
+from support.vllm_outputs import Cached, New, Output, Outputs, Row, Sampled, outputs_of
 
 
 @dataclass
@@ -111,6 +115,17 @@ def test_what_vllm_passes_over_is_not_counted(other: int) -> None:
     assert batch.counted() == {context_range(other): DraftSums(1, 3, 2, 1)}
 
 
+def test_of_a_request_that_failed_nothing_is_counted() -> None:
+    batch = Batch().decode(5000, 3, 3).decode(100, 3, 2)
+    sampled = Sampled({"r0": 0, "r1": 1}, [[5] * 4, [5] * 3])
+    found = ContextSampling().begin(batch.scheduled, sampled)
+    assert found is not None
+    batch.rows[0] = replace(batch.rows[0], over=True)
+    outputs = batch.outputs
+    outputs[0].outputs.append(Output("r0", []))
+    assert drafts_by_context(batch.scheduled, found, outputs) == {0: DraftSums(1, 3, 2, 1)}
+
+
 def test_chunks_of_prompts_have_no_drafts() -> None:
     batch = Batch().decode(5000, 3, 2).prefill(100_000).prefill(10, sampled=1).new(0)
     assert batch.counted() == {2: DraftSums(1, 3, 2, 1)}
@@ -206,3 +221,32 @@ def test_the_sums_over_all_ranges_are_vllms(
     by_position = verified.num_accepted_tokens_per_pos
     assert sum(each.accepted for each in found.values()) == sum(by_position)
     assert sum(each.first_accepted for each in found.values()) == by_position[0]
+
+
+def test_the_hook_counts_a_large_step_as_so_many(tmp_path: Path) -> None:
+    path, drafts = str(tmp_path / "counters"), 2 * MOST_DRAFTS
+    counters = CountersWriter(path, max_batch=drafts, max_depth=3)
+    hook = SchedulerHook(DepthFile("", pod="", max_depth=3), counters, None)
+    batch = Batch()
+    for _ in range(drafts):
+        batch.decode(5000, 3, 1)
+    names = {f"r{at}": at for at in range(drafts)}
+    for _ in range(4):
+        hook.after_schedule(batch.scheduled, hook.now())
+        found = hook.before_update(batch.scheduled, Sampled(names, [[5, 5]] * drafts))
+        hook.after_update(batch.scheduled, batch.outputs, busy=True, by_context=found)
+    counts = read_counts(path)
+    assert counts is not None
+    assert (counts.errors, len(counts.contexts)) == (0, 1)
+    assert counts.contexts[0].drafts == 4 * drafts
+
+
+def test_what_a_vllm_lacks_is_an_error_of_the_hook_and_stops_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "counters")
+    counters = CountersWriter(path, max_batch=4, max_depth=3)
+    hook = SchedulerHook(DepthFile("", pod="", max_depth=3), counters, None)
+    batch = Batch().decode(5000, 3, 1)
+    assert hook.before_update(batch.scheduled, object()) is None  # type: ignore[arg-type]
+    counts = read_counts(path)
+    assert counts is not None
+    assert counts.errors == 1

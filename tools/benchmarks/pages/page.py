@@ -7,8 +7,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from fathom_vllm.buckets import bucket_count, last_batch
-from fathom_vllm.counters import DECODE, MIXED, CountersWriter
+from fathom_vllm.buckets import CONTEXT_RANGES, bucket_count, last_batch
+from fathom_vllm.counters import DECODE, MIXED, CountersWriter, DraftSums
 from fathom_vllm.environment import COUNTERS_FILE
 from fathom_vllm.exposition import FathomCollector
 
@@ -114,6 +114,8 @@ class ShownEngine:
             gauge.labels(*self._labels).set(0.25)
         for histogram in self._histograms:
             histogram.labels(*self._labels).observe(0.0375)
+        for index in range(CONTEXT_RANGES):
+            self._plugin.context(index, DraftSums(1000, 3000, 1500, 700))
         for bucket, depth, kind in product(buckets, depths, (DECODE, MIXED)):
             batch = last_batch(bucket)
             self._plugin.step(

@@ -90,6 +90,11 @@ def is_mismatch(watches: Iterable[Watch]) -> bool:
     return any(each.kind is AlarmKind.DRAFT_MISMATCH and each.raised_at_s for each in watches)
 
 
+def is_low(watches: Iterable[Watch]) -> bool:
+    """Whether an alarm stands that acceptance is lower than before."""
+    return any(each.reason in _LOW and each.raised_at_s for each in watches)
+
+
 def without_low(watches: Iterable[Watch]) -> tuple[Watch, ...]:
     """Without what was seen of acceptance that was higher before."""
     return tuple(each for each in watches if each.reason not in _LOW)

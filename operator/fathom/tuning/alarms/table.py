@@ -19,6 +19,7 @@ from fathom.measurement.deltas import CLOCK_TOLERANCE_S, PodDelta
 from fathom.tuning.alarms import detectors
 from fathom.tuning.alarms.alarm import NORMAL_AFTER_S, Alarm, Engine, Watch
 from fathom.tuning.alarms.detectors import Look, Sight
+from fathom.tuning.alarms.reference_detector import LASTS_AFTER_S, acceptance_below_reference
 from fathom.tuning.estimate.acceptance_by_position import Survival
 from fathom.tuning.estimate.acceptance_changes import (
     HEALED_S,
@@ -100,13 +101,13 @@ ALARMS: Final = (
     AlarmRow(
         kind=AlarmKind.DRAFT_MISMATCH,
         reason=Reason.ACCEPTANCE_BELOW_REFERENCE,
-        sees=detectors.acceptance_below_reference,
+        sees=acceptance_below_reference,
         lasts_s=3 * _MINUTE_S,
         when="acceptance of the first draft token, over a whole day, is below "
         f"{FAR_BELOW_SHARE:g} of the lowest day of this draft's first week once (within that week: "
         f"of its first day), or below {BELOW_SHARE:g} of it on {BELOW_DAYS} days in a row; until a "
         f"day is above {BELOW_SHARE:g} of it. Or AcceptanceCliff began "
-        f"when the draft had served for {detectors.LASTS_AFTER_S / _HOUR_S:.0f} h, and counts as "
+        f"when the draft had served for {LASTS_AFTER_S / _HOUR_S:.0f} h, and counts as "
         f"normal by now; until {RESTORED_S / _HOUR_S:.0f} h of acceptance as before. Both end with "
         "another draft or target, and by a person's "
         f"[{ANNOTATION_NEW_REFERENCE}](tuning.md#the-reference)",

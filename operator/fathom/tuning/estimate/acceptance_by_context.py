@@ -5,7 +5,7 @@ depend on how deep drafts are. Requests of other contexts are often of other tex
 difference is evidence against a draft, and no proof.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import sqrt
@@ -15,12 +15,14 @@ from typing import Final
 from fathom.measurement.counters import NO_CONTEXT, ContextCounts
 from fathom.measurement.deltas import PodDelta
 from fathom.tuning.estimate.acceptance_length import decay
-from fathom_vllm.buckets import context_range, first_context, last_context
+from fathom_vllm.buckets import CONTEXT_RANGES, context_range, first_context, last_context
 
 HALF_LIFE_S: Final = 1800.0
 """Half-life of what is shown by context: long requests are few, and nothing is decided by it."""
 CONTEXT_COLUMNS: Final = ("context", "drafts", "first token", "±", "accepted of drafted")
 """What `ContextAcceptance.row` has."""
+_MOST_TOKENS: Final = 1e12
+"""No engine drafts so many in a window; a page may show anything, and squares are kept."""
 _LITTLE: Final = 0.005
 """Shares below half a percent are shown as less than one."""
 LEAST_DRAFTS: Final = 200.0
@@ -32,7 +34,7 @@ class ContextSums:
     """Drafts of one range of contexts, discounted by their age."""
 
     index: int
-    """Of the range, counted from 0."""
+    """The range, counted from 0."""
     counts: ContextCounts = NO_CONTEXT
     drafts_squared: float = 0.0
     """Sum of the squares of each pod's drafts in each window; so the other two."""
@@ -65,7 +67,7 @@ class ContextSums:
         )
 
     def __add__(self, other: "ContextSums") -> "ContextSums":
-        """Of both ranges; named by the shorter one."""
+        """Both ranges together, named by the shorter one."""
         return ContextSums(
             index=min(self.index, other.index),
             counts=self.counts + other.counts,
@@ -82,7 +84,7 @@ class ContextSums:
     @property
     def first(self) -> float:
         """Share of the drafts whose first token was accepted."""
-        return min(1.0, self.counts.first_accepted / self.counts.drafts)
+        return max(0.0, min(1.0, self.counts.first_accepted / self.counts.drafts))
 
     @property
     def error(self) -> float:
@@ -98,7 +100,7 @@ class ContextSums:
         residuals = (
             self.first_squared - 2 * first * self.first_by_drafts + first**2 * self.drafts_squared
         )
-        return sqrt(max(chance, residuals / drafts**2))
+        return sqrt(max(chance, residuals / (drafts * drafts)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,7 @@ class ContextAcceptance:
     drafts: float
     """What this rests on: drafts of the last half hour or so."""
     share: float
-    """Of all drafts, 0 to 1."""
+    """Its part of all drafts, 0 to 1."""
     first: float | None
     """P(the first token is accepted); None: too few drafts."""
     error: float | None
@@ -150,31 +152,47 @@ class Contexts:
     """When the last window ended (Unix seconds)."""
 
     def updated(self, deltas: Iterable[PodDelta], at_s: float) -> "Contexts":
-        """With one more window.
+        """With one more window. Without drafts nothing changes, so that at rest nothing is written.
 
         Args:
             deltas: what each pod counted.
             at_s: when the window ended (Unix seconds).
         """
+        windows = [
+            (each, window)
+            for pod in deltas
+            for each, window in pod.contexts.items()
+            if max(window.drafts, window.tokens) <= _MOST_TOKENS
+        ]
+        if not windows:
+            return self
         kept = decay(max(0.0, at_s - self.at_s), HALF_LIFE_S) if self.at_s else 1.0
         known = {each.index: each.aged(kept) for each in self.ranges}
-        for pod in deltas:
-            for each, window in pod.contexts.items():
-                # By the ranges of this version, whatever those of the plugin are.
-                index = context_range(each.context_ge)
-                known[index] = known.get(index, ContextSums(index=index)).with_window(window)
+        for each, window in windows:
+            # By the ranges of this version, whatever those of the plugin are.
+            index = context_range(each.context_ge)
+            known[index] = known.get(index, ContextSums(index=index)).with_window(window)
         ranges = tuple(known[index] for index in sorted(known) if known[index].counts.drafts >= 1)
         return Contexts(ranges=ranges, at_s=at_s)
 
     def parted(self) -> Iterator[tuple[ContextSums, ContextSums]]:
         """All shorter contexts and all longer ones, parted between each two ranges in turn."""
-        for at in range(1, len(self.ranges)):
-            yield reduce(add, self.ranges[:at]), reduce(add, self.ranges[at:])
+        known = self._known()
+        for at in range(1, len(known)):
+            yield reduce(add, known[:at]), reduce(add, known[at:])
 
     def acceptance(self) -> tuple[ContextAcceptance, ...]:
         """Range by range; empty: nothing was drafted lately, or plugins are older."""
-        total = sum(each.counts.drafts for each in self.ranges)
-        return tuple(_acceptance(each, total) for each in self.ranges)
+        total = sum(each.counts.drafts for each in self._known())
+        return tuple(_acceptance(each, total) for each in self._known())
+
+    def _known(self) -> Sequence[ContextSums]:
+        """Those that make sense: what was kept may say anything."""
+        return [
+            each
+            for each in self.ranges
+            if 0 <= each.index < CONTEXT_RANGES and each.counts.drafts >= 1
+        ]
 
 
 def _acceptance(sums: ContextSums, total: float) -> ContextAcceptance:

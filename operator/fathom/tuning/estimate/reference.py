@@ -80,8 +80,8 @@ class Reference:
             window: trials of all pods.
             from_s: its begin (Unix seconds).
             to_s: its end.
-            alarmed: whether an alarm stands that the draft does not fit: what is so low is no part
-                of a reference.
+            alarmed: whether an alarm stands that acceptance is lower than before: what is so low
+                is no part of a reference.
         """
         if not any(window.reached) or (alarmed and not self.is_taken):
             return self

@@ -73,6 +73,14 @@ def test_where_drafts_are_cut_nothing_is_known_by_context() -> None:
     assert not fleet.state.contexts.ranges
 
 
+def test_what_was_known_goes_once_drafts_are_cut() -> None:
+    fleet = served((0.3, 0.7), seconds=120.0)
+    assert fleet.state.contexts.ranges
+    fleet.change(drafts_are_cut=True)
+    fleet.run(120.0)
+    assert not fleet.state.contexts.ranges
+
+
 def test_it_is_over_once_long_contexts_are_served_as_well() -> None:
     fleet = served((0.3, 0.05))
     assert mismatch(fleet) is not None

@@ -127,6 +127,17 @@ def test_days_below_are_over_with_a_day_that_is_not() -> None:
     assert reasons(fleet)[-2:] == [Reason.ACCEPTANCE_BELOW_REFERENCE, None]
 
 
+def test_one_pod_that_differs_keeps_no_reference_from_being_taken() -> None:
+    fleet = days_long()
+    for _ in range(2):
+        fleet.add_pod()
+    fleet.pods[0].other_acceptance = accepting(0.3)
+    fleet.run(1.5 * DAY_S)
+    assert reasons(fleet) == [Reason.ONE_POD_DIFFERS]
+    assert fleet.state.reference is not None
+    assert fleet.state.reference.is_taken
+
+
 def test_what_falls_within_hours_of_a_new_draft_ends_by_itself() -> None:
     fleet = days_long(window_s=300.0).run(4 * HOUR_S)
     fleet.acceptance = accepting(FALLEN)

@@ -4,10 +4,17 @@ from math import sqrt
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fathom.measurement.counters import ContextCounts, ContextRange, EngineCounts
 from fathom.measurement.deltas import PodDelta
-from fathom.tuning.estimate.acceptance_by_context import HALF_LIFE_S, LEAST_DRAFTS, Contexts
+from fathom.tuning.estimate.acceptance_by_context import (
+    HALF_LIFE_S,
+    LEAST_DRAFTS,
+    Contexts,
+    ContextSums,
+)
 from fathom.tuning.learned_state import TuningState
 
 SHORT, LONG = ContextRange(0), ContextRange(32768)
@@ -69,7 +76,13 @@ def test_what_is_old_counts_for_less_and_goes_in_the_end() -> None:
     later = before.updated([window({LONG: counts(1000, 300)})], 30.0 + HALF_LIFE_S)
     (found,) = later.acceptance()
     assert found.first == pytest.approx((450 + 300) / 1500)
-    assert later.updated([window({})], 30.0 + 20 * HALF_LIFE_S).acceptance() == ()
+    other = later.updated([window({SHORT: counts(1000, 700)})], 30.0 + 20 * HALF_LIFE_S)
+    assert [each.context_ge for each in other.acceptance()] == [0]
+
+
+def test_without_drafts_nothing_changes() -> None:
+    before = Contexts().updated([window({LONG: counts(1000, 900)})], 30.0)
+    assert before.updated([window({}), window({}, "pod-1")], 60.0) == before
 
 
 def test_a_clock_that_goes_back_forgets_nothing() -> None:
@@ -84,7 +97,7 @@ def test_the_error_of_independent_drafts_is_that_of_chance() -> None:
 
 
 def test_the_error_covers_texts_that_differ_from_window_to_window() -> None:
-    """Of 200 histories whose windows scatter by 0.1, nine in ten or more lie within two errors."""
+    """Windows scatter by 0.1: nine in ten of 200 histories or more lie within two errors."""
     within = 0
     for seed in range(200):
         random, found = Random(seed), Contexts()
@@ -116,3 +129,32 @@ def test_it_survives_a_restart_of_the_operator() -> None:
     found = Contexts().updated([window({LONG: counts(1000, 300), SHORT: counts(900, 500)})], 30.0)
     state = TuningState(contexts=found)
     assert TuningState.from_json(state.to_json()).contexts == found
+
+
+def test_counts_that_no_engine_can_have_are_passed_over() -> None:
+    page = {SHORT: counts(1000, 700), LONG: ContextCounts(1e300, 1e300, 1e300, 1e300)}
+    (found,) = Contexts().updated([window(page)], 30.0).acceptance()
+    assert found.context_ge == 0
+
+
+@given(
+    st.lists(
+        st.builds(
+            ContextSums,
+            index=st.integers(-2, 99),
+            counts=st.builds(ContextCounts, *[st.floats(-1e308, 1e308)] * 4),
+            drafts_squared=st.floats(-1e308, 1e308),
+            first_squared=st.floats(-1e308, 1e308),
+            first_by_drafts=st.floats(-1e308, 1e308),
+        ),
+        max_size=4,
+    )
+)
+def test_what_was_kept_may_say_anything(ranges: list[ContextSums]) -> None:
+    known = Contexts(ranges=tuple(ranges), at_s=30.0)
+    for each in known.acceptance():
+        assert each.row[0] == each.contexts
+        assert each.first is None or 0 <= each.first <= 1
+    for short, long in known.parted():
+        assert short.error >= 0
+        assert long.error >= 0

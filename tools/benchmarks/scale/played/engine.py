@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from benchmarks.scale.played.engine_page import Sums, vllm_part
-from fathom_vllm.buckets import bucket_index, first_batch, last_batch
+from fathom_vllm.buckets import (
+    CONTEXT_RANGES,
+    bucket_index,
+    first_batch,
+    first_context,
+    last_batch,
+    last_context,
+)
 from fathom_vllm.counters import MIXED, STEP_KINDS
 from fathom_vllm.depth_document import (
     DepthDocumentError,
@@ -91,6 +98,12 @@ def _shown(family: str, value: float) -> str:
 
 _DRAFTS: Final = "fathom_drafts_total"
 _ACCEPTED: Final = "fathom_accepted_tokens_total"
+_CONTEXTS: Final = (
+    "fathom_context_drafts_total",
+    "fathom_context_draft_tokens_total",
+    "fathom_context_accepted_tokens_total",
+    "fathom_context_first_accepted_total",
+)
 
 
 class PlayedEngine:
@@ -119,7 +132,7 @@ class PlayedEngine:
         }
         self._moved: set[tuple[int, int]] = set()
         self._steps = self._tokens = self._seconds = 0.0
-        self._drafts = self._draft_tokens = self._accepted = 0.0
+        self._drafts = self._draft_tokens = self._accepted = self._first_accepted = 0.0
         low, high = (round(_MIDDLE + swing) for swing in (-_SWING, _SWING))
         for bucket in range(bucket_index(low), bucket_index(high) + 1):
             for depth in _PAST_DEPTHS:
@@ -170,7 +183,18 @@ class PlayedEngine:
         ]
         for name, cells in self._lines.items():
             parts += [f"# HELP {name} Of steps, by cell.\n# TYPE {name} counter\n", *cells.values()]
-        return "".join(parts)
+        return "".join([*parts, *self._contexts()])
+
+    def _contexts(self) -> Iterator[str]:
+        """As many drafts in each range of contexts."""
+        sums = (self._drafts, self._draft_tokens, self._accepted, self._first_accepted)
+        for name, total in zip(_CONTEXTS, sums, strict=True):
+            yield f"# HELP {name} Of drafts, by context.\n# TYPE {name} counter\n"
+            count = round(total / CONTEXT_RANGES)
+            for index in range(CONTEXT_RANGES):
+                last = last_context(index) or "+Inf"
+                labels = f'context_ge="{first_context(index)}",context_le="{last}"'
+                yield f"{name}{{{labels}}} {count}.0\n"
 
     def _go_on(self, now_s: float) -> None:
         while self._busy and self._at_s < now_s:
@@ -212,6 +236,7 @@ class PlayedEngine:
             self._drafts += drafts
             self._draft_tokens += drafts * depth
             self._accepted += sum(accepted)
+            self._first_accepted += accepted[0]
 
     def _accept(self, drafts: float, depth: int) -> Sequence[float]:
         """How many drafts were accepted up to each position."""
