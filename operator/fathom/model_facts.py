@@ -8,7 +8,7 @@ from typing import Final, Self
 from pydantic import JsonValue
 
 from fathom.model_layers import Layers, has_experts, layers_of
-from fathom.model_weights import Weights
+from fathom_intake.model_weights import Weights
 
 _Document = Mapping[str, JsonValue]
 

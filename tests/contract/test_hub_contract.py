@@ -18,7 +18,7 @@ from fathom.adapters.model_files import INDEX
 from fathom.adapters.ports import ModelHub
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef
-from fathom.model_weights import Tensor, Weights
+from fathom_intake.model_weights import Tensor, Weights
 from manifest_samples import manifest
 from support import bad_server
 from support.bad_server import SECRET, Answer, answering

@@ -10,11 +10,11 @@ import pytest
 
 from fathom.api.problem import Severity
 from fathom.model_facts import ModelConfig, ModelFacts
-from fathom.model_weights import Weights
 from fathom.validation.gpu_memory_checks import state_cost
 from fathom.validation.hidden_state_checks import aux_layers_of, draft_weights
 from fathom.validation.model_input import preflight_input
 from fathom.validation.pair_checks import TARGETS_WITHOUT_EAGLE3, knows_eagle3_draft
+from fathom_intake.model_weights import Weights
 from local_cluster.engine.releases import asked_releases
 from manifest_samples import resource
 from support.asked_vllm import AskVllm

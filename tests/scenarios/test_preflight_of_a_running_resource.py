@@ -8,10 +8,10 @@ from typing import Any
 from fathom.cluster.kinds import DEPLOYMENT
 from fathom.model_facts import ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef
-from fathom.model_weights import Tensor, Weights
 from fathom.reconcile.holding import PATIENCE_S
 from fathom.runtime.caches import NOT_YET
 from fathom.runtime.loop_registry import Turns, pass_after_pass
+from fathom_intake.model_weights import Tensor, Weights
 from support.hybrid_target import HYBRID
 from support.loop_harness import AT_ONCE, LoopHarness
 from support.waiting import turns, until

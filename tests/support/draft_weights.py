@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fathom.model_weights import Tensor, tensors_of
+from fathom_intake.model_weights import Tensor, tensors_of
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from fathom.model_facts import NO_MODEL, ModelConfig, ModelFacts
-from fathom.model_weights import Weights
 from fathom.validation.model_input import preflight_input
 from fathom.validation.model_verdict import DraftVerdict, check_draft
+from fathom_intake.model_weights import Weights
 from manifest_samples import resource
 
 PAIRS: Final = Path(__file__).parents[1] / "unit" / "validation" / "pairs"

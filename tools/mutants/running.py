@@ -20,7 +20,10 @@ from typing import Final, NoReturn, Self
 import pytest
 
 _KEPT: Final = frozenset(
-    {"fathom", "fathom_vllm", "fathom_fetch", "fathom_measure", "local_cluster", "benchmarks"}
+    {
+        *("fathom", "fathom_vllm", "fathom_fetch", "fathom_intake", "fathom_measure"),
+        *("local_cluster", "benchmarks"),
+    }
 )
 LOADED_EARLY: Final = (
     "aiohttp",

@@ -55,8 +55,8 @@ from fathom.adapters.model_files import (
 )
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef
-from fathom.model_weights import Tensor, Weights, tensors_named, tensors_of
 from fathom.text import scrubbed
+from fathom_intake.model_weights import Tensor, Weights, tensors_named, tensors_of
 
 TIMEOUT_S: Final = 10.0
 """Time limit of one request."""

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from fathom.api.bounded_json import UnreadableJsonError, parsed_json
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef
-from fathom.model_weights import Tensor, Weights, tensors_of, weight_map
+from fathom_intake.model_weights import Tensor, Weights, tensors_of, weight_map
 
 CONFIG: Final = "config.json"
 MAX_CONFIG_BYTES: Final = 1 << 20

@@ -19,11 +19,11 @@ from fathom.api.names import REVISION_LENGTH
 from fathom.fetch.state import Fetched
 from fathom.model_facts import ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef
-from fathom.model_weights import Weights
 from fathom.quality.check import QUALITY_KEY, QualityCheck
 from fathom.rollout.refresh import RefreshLog
 from fathom.rollout.rollout import Rollout
 from fathom.times import UnixSeconds
+from fathom_intake.model_weights import Weights
 
 _GOOD_SPEC: Final = "lastGoodSpec.json"
 _GOOD_REVISION: Final = "revision"

@@ -18,10 +18,10 @@ from fathom.api.problem import Problem
 from fathom.engine.capability_table import has_release
 from fathom.model_facts import ModelConfig
 from fathom.model_refs import draft_ref, target_ref
-from fathom.model_weights import WantedWeights, faults_of
 from fathom.text import shortened
 from fathom.validation.model_input import PreflightInput, doubtful, refused, was_read
 from fathom.validation.pair_checks import eagle3_name, has_eagle3_class
+from fathom_intake.model_weights import WantedWeights, faults_of
 
 _READ: Final = SpecifierSet(">=0.24.0,<0.34")
 """Releases whose rules for layers are known."""
@@ -236,7 +236,7 @@ def _cure(given: PreflightInput, found: AuxLayers) -> str:
 
 
 def draft_weights(given: PreflightInput) -> Problem | None:
-    """The headers of the draft's files against its config.json: `fathom.model_weights`."""
+    """The headers of the draft's files against its config.json: `fathom_intake.model_weights`."""
     name, draft, weights = given.spec.draft.id, given.draft_config, given.draft.weights
     if draft is None:
         return None

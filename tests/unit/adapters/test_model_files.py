@@ -7,7 +7,7 @@ import pytest
 from fathom.adapters.model_files import MAX_CONFIG_BYTES, is_directory, local_facts
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef
-from fathom.model_weights import Tensor, Weights
+from fathom_intake.model_weights import Tensor, Weights
 from support.draft_weights import file_of, header_of
 
 

@@ -7,8 +7,8 @@ import pytest
 from fathom.cli.resources import bill
 from fathom.model_facts import ModelFacts
 from fathom.model_refs import ModelRef
-from fathom.model_weights import Weights
 from fathom.validation.candidate import candidate_of
+from fathom_intake.model_weights import Weights
 from manifest_samples import resource
 from support.validated import candidate
 

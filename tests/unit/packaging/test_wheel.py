@@ -20,7 +20,7 @@ from maintenance import dist
 from support.dockerfiles import arguments
 from support.waiting import GUARD_S
 
-PACKAGES = {"fathom", "fathom_fetch", "fathom_measure", "fathom_vllm"}
+PACKAGES = {"fathom", "fathom_fetch", "fathom_intake", "fathom_measure", "fathom_vllm"}
 """What the operator is made of."""
 
 

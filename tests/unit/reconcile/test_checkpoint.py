@@ -13,13 +13,13 @@ from fathom.api.status import Compared
 from fathom.fetch.state import Fetched
 from fathom.model_facts import ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef
-from fathom.model_weights import Tensor, Weights
 from fathom.quality.check import QualityCheck
 from fathom.reconcile.checkpoint import Checkpoint, SeenGeneration
 from fathom.rollout.canary_evidence import BakeTotals, CanaryContrast, CanaryEvidence
 from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.refresh import PastRefresh, RefreshLog
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
+from fathom_intake.model_weights import Tensor, Weights
 
 ROLLOUT = Rollout(
     revision="bbbbbbbb",

@@ -9,8 +9,8 @@ import pytest
 
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef
-from fathom.model_weights import Weights
 from fathom.runtime.caches import KNOWN_FOR_S, NOT_YET, RETRY_S, TRIED_FOR_S, UNUSED_S, ModelCache
+from fathom_intake.model_weights import Weights
 from support.loop_harness import ManualClock
 
 REF = ModelRef("org/model")

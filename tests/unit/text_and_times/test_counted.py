@@ -10,7 +10,7 @@ import pytest
 from fathom.text import counted
 
 OPERATOR = Path(__file__).parents[3] / "operator"
-PACKAGES = ("fathom", "fathom_vllm", "fathom_fetch", "fathom_measure")
+PACKAGES = ("fathom", "fathom_vllm", "fathom_fetch", "fathom_intake", "fathom_measure")
 THINGS = re.compile(
     r" (more |other |ready |surplus )?(bytes|characters|digits|drafts|entries|files|GPUs|hours"
     r"|kinds|levels|minutes|nodes|pods|positions|prompts|reasons|replicas|requests|resources"

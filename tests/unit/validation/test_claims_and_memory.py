@@ -6,9 +6,9 @@ import pytest
 
 from fathom.model_facts import ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef, draft_ref, target_ref
-from fathom.model_weights import Weights
 from fathom.validation.candidate import candidate_of
 from fathom.validation.chain import problems_of
+from fathom_intake.model_weights import Weights
 from manifest_samples import resource
 from support.validated import errors, warnings
 

@@ -7,9 +7,9 @@ import pytest
 from fathom.api.problem import Severity
 from fathom.model_facts import ModelConfig, ModelFacts
 from fathom.model_refs import draft_ref, target_ref
-from fathom.model_weights import Weights
 from fathom.validation.candidate import candidate_of
 from fathom.validation.chain import problems_of
+from fathom_intake.model_weights import Weights
 from manifest_samples import resource
 
 TRUSTED = {"model.trustRemoteCode": True}

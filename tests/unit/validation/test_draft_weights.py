@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import ConditionStatus, Reason
-from fathom.model_weights import (
+from fathom.validation.model_verdict import DraftVerdict
+from fathom_intake.model_weights import (
     FaultKind,
     Tensor,
     WantedWeights,
@@ -15,7 +16,6 @@ from fathom.model_weights import (
     faults_of,
     tensors_of,
 )
-from fathom.validation.model_verdict import DraftVerdict
 from support.draft_weights import Shapes, changed, header_of, shapes_of, tensors_from
 from support.model_pairs import Pair
 

@@ -6,11 +6,11 @@ import pytest
 
 from fathom.model_facts import NO_MODEL, ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef
-from fathom.model_weights import Weights
 from fathom.validation.candidate import as_sized, candidate_of
 from fathom.validation.engine_checks import memory_of_states
 from fathom.validation.gpu_memory_checks import kv_bytes_per_token, state_cost
 from fathom.validation.model_input import preflight_input
+from fathom_intake.model_weights import Weights
 from manifest_samples import resource
 
 MIB, GIB = 1 << 20, 1 << 30

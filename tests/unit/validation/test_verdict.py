@@ -4,9 +4,9 @@ import pytest
 
 from fathom.api.conditions import ConditionStatus, Reason
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
-from fathom.model_weights import Weights
 from fathom.validation.model_input import preflight_input
 from fathom.validation.model_verdict import DraftVerdict, check_draft
+from fathom_intake.model_weights import Weights
 from manifest_samples import resource
 from support.draft_weights import changed, shapes_of, tensors_from
 from support.model_pairs import Pair

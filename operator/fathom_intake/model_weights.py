@@ -1,8 +1,8 @@
 """What is known of a model's weight files, and what of a draft's does not fit its config.json.
 
 Of a file in the safetensors format no more is read than its header: names, types and shapes
-(https://huggingface.co/docs/safetensors/index#format). The standard library alone is imported: what
-verifies a draft in a pod can bring this file along, to Python from 3.10 on. Pure.
+(https://huggingface.co/docs/safetensors/index#format). The operator judges published drafts by it,
+and the program of this package those that were trained elsewhere. Pure, the standard library alone.
 
 What vLLM makes of each tensor: `load_weights` in llama_eagle3.py, deepseek_eagle3.py and
 qwen3_eagle3.py, `AutoWeightsLoader` in model_executor/models/utils.py, `weight_loader` in
@@ -14,8 +14,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
+from types import MappingProxyType
 from typing import Final
 
+TYPE_BYTES: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        **dict.fromkeys(("F64", "I64", "U64"), 8),
+        **dict.fromkeys(("F32", "I32", "U32"), 4),
+        **dict.fromkeys(("F16", "BF16", "I16", "U16"), 2),
+        **dict.fromkeys(("F8_E4M3", "F8_E5M2", "F8_E8M0", "I8", "U8", "BOOL"), 1),
+    }
+)
+"""Bytes of a number, by its type as the format names it: those that weights of vLLM have."""
 _MATTERS: Final = re.compile(r"d2t|lm_head|embed_tokens|(?:^|\.)(?:fc|fc_norm|input_norm)\.")
 """In the names of tensors that a draft of EAGLE 3 is judged by."""
 _MOST_TENSORS: Final = 64
@@ -26,6 +37,8 @@ _LARGEST: Final = 1 << 53
 _PLAIN: Final = frozenset({"F64", "F32", "F16", "BF16"})
 """Types of weights that are not quantised, so that their shape is the layer's."""
 _TABLE: Final = "d2t"
+_METADATA: Final = "__metadata__"
+_FROM_TO: Final = ("begin", "end")
 _ADDED: Final = "model."
 """vLLM puts it before every name itself."""
 
@@ -94,6 +107,57 @@ def tensors_named(index: Mapping[str, str]) -> tuple[Tensor, ...] | None:
     names = _mattering(index)
     fit = len(names) <= _MOST_TENSORS and all(len(each) <= _LONGEST_NAME for each in names)
     return tuple(Tensor(each) for each in names) if fit else None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A tensor, and where in its file it is."""
+
+    tensor: Tensor
+    begin: int
+    """Bytes from the end of the header to its first one."""
+    end: int
+    """The same to the first one behind it."""
+
+
+def layout_of(header: object, data_bytes: int) -> tuple[Placed, ...] | None:
+    """Every tensor of a file, in the order in which they are in it.
+
+    Source: `Metadata::validate` in the safetensors library, which reads no other file.
+
+    Args:
+        header: the JSON document at the file's beginning.
+        data_bytes: what follows it.
+
+    Returns:
+        None where they are not one after the other, without a gap, to the file's end, or where one
+        has a type that is not in `TYPE_BYTES`.
+    """
+    if not isinstance(header, dict) or not _is_metadata(header.get(_METADATA, {})):
+        return None
+    found = [_placed(name, header[name]) for name in header if name != _METADATA]
+    placed = [each for each in found if each is not None]
+    placed.sort(key=lambda each: (each.begin, each.end))
+    ends = [0, *(each.end for each in placed)]
+    begins = [*(each.begin for each in placed), data_bytes]
+    return tuple(placed) if begins == ends and len(placed) == len(found) else None
+
+
+def _placed(name: str, described: object) -> Placed | None:
+    tensor = _tensor(name, described)
+    offsets = described.get("data_offsets") if isinstance(described, dict) else None
+    if tensor is None or tensor.shape is None or not isinstance(offsets, list):
+        return None
+    size = TYPE_BYTES.get(tensor.dtype)
+    whole = len(offsets) == len(_FROM_TO) and all(type(each) is int for each in offsets)
+    if size is None or not whole or offsets[1] - offsets[0] != prod(tensor.shape) * size:
+        return None
+    return Placed(tensor, *offsets)
+
+
+def _is_metadata(value: object) -> bool:
+    """Texts by name: the library reads nothing else."""
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
 
 
 def weight_map(index: object) -> Mapping[str, str] | None:
