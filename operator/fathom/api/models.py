@@ -53,6 +53,11 @@ class DraftSpec(ApiModel):
     depth, and status.draftTrial says what it is worth. To adopt it, make it `id` and `revision`."""
 
     @property
+    def name(self) -> str:
+        """As people name it."""
+        return f"{self.id} at {self.revision}" if self.revision else self.id
+
+    @property
     def tries_another(self) -> bool:
         """Whether `trial` names another draft than all replicas have."""
         trial = self.trial
@@ -61,10 +66,7 @@ class DraftSpec(ApiModel):
     @property
     def on_trial(self) -> str:
         """The other draft, as people name it; empty: none is tried."""
-        trial = self.trial
-        if trial is None or not self.tries_another:
-            return ""
-        return f"{trial.id} at {trial.revision}" if trial.revision else trial.id
+        return self.with_trial().name if self.tries_another else ""
 
     def with_trial(self) -> "DraftSpec":
         """As the replica on trial has it."""

@@ -163,7 +163,7 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
         unread=tuple(unread),
         unknown=(
             *_of_pair(not_known, silenced),
-            *(unknown(each.message, TRIAL) for each in tried),
+            *_of_pair((unknown(each.message, TRIAL) for each in tried), silenced),
         ),
         warnings=(
             *_of_pair(doubt, silenced),

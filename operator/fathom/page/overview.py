@@ -311,5 +311,6 @@ def under_way(status: ReportedStatus) -> Iterator[Fact]:
         yield Fact(name, rollout_in_words(rollout) or rollout.reason, rollout.since)
     if compared is not None and not compared.since:
         what = "Adaptive verification" if status.adaptive_verification else "No drafts"
+        what = "Another draft" if status.draft_trial else what
         name = f"{what} on {compared.pod or 'one replica'}: {compared.state}"
         yield Fact(name, comparison_in_words(compared) or compared.reason)

@@ -12,6 +12,7 @@ from fathom.api.status import (
     EngineStatus,
     QualityStatus,
     RolloutStatus,
+    WeightsStatus,
 )
 from fathom.cluster.kinds import left_out
 from fathom.cluster.snapshot import Objects, Snapshot
@@ -105,7 +106,9 @@ def findings_of(
         warnings=intent.warnings,
         progress=_paused(
             desired,
-            _held(desired) or fetch.progress or progress_of(applied.writes.plan, desired.rollout),
+            _held(desired)
+            or (None if tries else fetch.progress)
+            or progress_of(applied.writes.plan, desired.rollout),
         ),
         checkpoint_unread=_unread(desired),
         rolled_back=_rolled_back(desired.rollout),
@@ -117,10 +120,15 @@ def findings_of(
             else _offer_status(offer, name, snapshot)
         ),
         offer=offer.sentence(name) if offer else "",
-        comparisons=arm_status(desired.arm, desired.rollout, not_fetched=not_fetched),
+        comparisons=arm_status(
+            desired.arm,
+            desired.rollout,
+            not_fetched=not_fetched,
+            paused=bool(desired.paused) or desired.fleet.spec.rollout.paused,
+        ),
         refusals=applied.refusals,
         taken=applied.writes.taken,
-        weights=fetch.status,
+        weights=_weights_before(snapshot) if tries else fetch.status,
         # What serves is what was asked for, whatever becomes of a draft on trial.
         weights_trouble=None if not_fetched else fetch.trouble,
         left_out=left_out(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
@@ -183,6 +191,12 @@ def findings_without_spec(
     )
 
 
+def _weights_before(snapshot: Snapshot) -> WeightsStatus | None:
+    """What was fetched for the pods that serve, while those of a draft on trial are fetched."""
+    status = snapshot.objects.status
+    return status.weights if status else None
+
+
 def _fixed_depth(spec: SpeculativeDeploymentSpec) -> str:
     return str(spec.speculation.tokens) if spec.drafts else "off"
 
@@ -216,11 +230,13 @@ def progress_of(plan: Plan, rollout: Rollout | None) -> Progress:
     if rollout is None or plan.progress.reason is Reason.ROLLOUT_PAUSED:
         return plan.progress
     if rollout.arm and rollout.on_trial:
+        # Nobody waits for a draft on trial, whatever it waits for itself.
+        reason = Reason.COMPARING if rollout.draft else rollout.reason
         message = (
             f"Every replica is of revision {rollout.stable}, but for one of {rollout.revision} "
             f"{rollout.has}: {rollout.message}"
         )
-        return Progress(rollout.reason, message)
+        return Progress(reason, message)
     if rollout.arm:
         return plan.progress
     if rollout.on_trial:

@@ -7,7 +7,7 @@ from fathom.api.problem import Problem, Severity
 from fathom.cluster.manifest import Manifest
 from fathom.engine.profile import StartedAs
 from fathom.model_facts import ModelFacts
-from fathom.model_refs import ModelRef, model_refs, target_ref
+from fathom.model_refs import ModelRef, draft_ref, model_refs, target_ref, trial_ref
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.specs import (
     earlier_spec,
@@ -52,6 +52,8 @@ class Intent:
     """What is known of the newest spec's draft."""
     awaited: tuple[ModelRef, ...] = ()
     """Models of `wanted` of which the hub may yet tell."""
+    trial_awaited: bool = False
+    """Whether the hub may yet tell what the draft on trial is."""
     trial_refused: str = ""
     """Why the draft on trial cannot work, as a sentence; empty: it may, or there is none."""
     warnings: tuple[Problem, ...] = ()
@@ -102,6 +104,7 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
                 problems=(),
                 draft=verdict,
                 awaited=_awaited(newest, by.models),
+                trial_awaited=_is_awaited(trial_ref(newest.spec), by.models),
                 trial_refused=_refusal(candidate.trial),
                 warnings=tuple(each for each in found if not each.silenced),
             )
@@ -125,6 +128,7 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
         problems=problems,
         draft=verdict,
         awaited=_awaited(earlier.sd, by.models),
+        trial_awaited=_is_awaited(trial_ref(earlier.sd.spec), by.models),
         trial_refused=_refusal(candidate_of(earlier.sd, by.models).trial),
     )
 
@@ -172,7 +176,13 @@ def _candidate(newest: SpeculativeDeployment, revision: str, by: JudgedBy) -> Ca
 def _awaited(
     sd: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]
 ) -> tuple[ModelRef, ...]:
-    return tuple(ref for ref in model_refs(sd.spec) if ref in models and models[ref].awaited)
+    # For a draft on trial nothing waits but its own pod.
+    served = (ref for ref in (target_ref(sd.spec), draft_ref(sd.spec)) if ref.id)
+    return tuple(ref for ref in served if _is_awaited(ref, models))
+
+
+def _is_awaited(ref: ModelRef, models: Mapping[ModelRef, ModelFacts]) -> bool:
+    return ref in models and models[ref].awaited
 
 
 @dataclass(frozen=True, slots=True)

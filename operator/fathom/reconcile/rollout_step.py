@@ -1,10 +1,10 @@
 """Takes the rollout of one resource one step on, and says what is desired then."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from fathom.api import names
-from fathom.api.choices import Compares, WhenNoCapacity
+from fathom.api.choices import Compares, TuningMode, WhenNoCapacity
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.cluster.missing_pods import measured_start_s, unplaced
 from fathom.cluster.observed_pods import ObservedPod
@@ -15,7 +15,7 @@ from fathom.fetch.state import Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.pod_template import pod_template, worker_template
 from fathom.manifests.workloads import serving_template, workers_template
-from fathom.model_refs import ModelRef, draft_ref, target_ref
+from fathom.model_refs import draft_ref, target_ref
 from fathom.reconcile.annotations import pause_of, pinned_depth
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState, following_of, follows
@@ -114,7 +114,8 @@ def desired_state(
             draft=wanted.spec.draft.on_trial,
             live=follows(following, arm.revision, arm.sd),
             held=_held(weights, hold, objects)
-            or _unknown_yet(arm, before, intent.awaited, snapshot.now_s),
+            or (_unknown_yet(arm, before, snapshot.now_s) if intent.trial_awaited else ""),
+            own_depth=wanted.spec.speculation.tuning.mode is TuningMode.AUTO,
         )
     elif new and given.others:
         stable_revision = given.others[0]
@@ -189,12 +190,8 @@ def _held(weights: FetchStanding, hold: Hold | None, objects: Objects) -> str:
     return "its weights are fetched" if weights.holds_pods else ""
 
 
-def _unknown_yet(
-    arm: Arm, before: Rollout | None, awaited: Collection[ModelRef], now_s: float
-) -> str:
-    """That the hub may yet tell what a draft on trial is; empty: it has, or had its time."""
-    if draft_ref(arm.sd.spec) not in awaited:
-        return ""
+def _unknown_yet(arm: Arm, before: Rollout | None, now_s: float) -> str:
+    """That the hub may yet tell what a draft on trial is; empty: it has had its time."""
     begun = before is not None and before.revision == arm.revision
     if begun and before is not None and now_s - before.began_at_s >= PATIENCE_S:
         return ""

@@ -175,6 +175,7 @@ def step(
         document_written_at_s=state.document_written_at_s,
         document_before=state.document_before(objects.status),
         pods=observed.pods,
+        draft=observed.intent.wanted.spec.draft.name if observed.intent.wanted else "",
     )
     decision = decided_by(decide, given, state)
     if isinstance(decision, TunerFailed):

@@ -17,7 +17,7 @@ from fathom.reconcile.annotations import new_reference_of, pinned_depth
 from fathom.reconcile.desired_state import DesiredState
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.revision import changed_restart_fields
-from fathom.rollout.rollout import Stage
+from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot, settings_from
 from fathom.tuning.learned_state import TuningState
 
@@ -32,6 +32,7 @@ def tuning_snapshot(
     document_written_at_s: float,
     document_before: DepthDocument | None,
     pods: Sequence[ObservedPod],
+    draft: str,
 ) -> TuningSnapshot:
     """Everything the tuner may know, in its own words.
 
@@ -42,9 +43,11 @@ def tuning_snapshot(
         document_written_at_s: when the depth document was written (Unix seconds).
         document_before: what was in force before there was none in the cluster; None: not known.
         pods: those to judge by.
+        draft: that the spec in force names, as people do.
     """
     sd, rollout = desired.tuned, desired.rollout
-    trying = _trying(snapshot.objects, desired)
+    on_trial = _draft_on_trial(snapshot.objects, desired)
+    pods, trying = _by_draft(pods, snapshot.objects, on_trial=on_trial, rollout=rollout)
     return TuningSnapshot(
         now_s=snapshot.now_s,
         settings=settings_of(
@@ -66,9 +69,9 @@ def tuning_snapshot(
         read=desired.read,
         gpus=sd.engine.layout.ranks_per_engine,
         paused=desired.paused,
-        draft_on_trial=rollout.draft if rollout is not None and trying else "",
+        draft_on_trial=on_trial,
         adopted_draft=(
-            rollout.draft if rollout is not None and rollout.stage is Stage.PROMOTED else ""
+            draft if not on_trial and (rollout is None or rollout.stage is Stage.PROMOTED) else ""
         ),
         compared=desired.baking and sum(pod.ready for pod in pods) == 1,
         pair=served_by_all(pod.spec.served_pair for pod in pods),
@@ -76,16 +79,31 @@ def tuning_snapshot(
     )
 
 
-def _trying(objects: Objects, desired: DesiredState) -> tuple[ObservedPod, ...]:
-    """The pods with a draft on trial whose depth is live: they are tuned apart from the others."""
+def _draft_on_trial(objects: Objects, desired: DesiredState) -> str:
+    """The draft whose pods are tuned apart from the others; empty: none is.
+
+    Once it is promoted, too, for as long as pods with the one before it serve.
+    """
     rollout = desired.rollout
-    if rollout is None or not (rollout.draft and rollout.on_trial and desired.live):
-        return ()
-    if not desired.following.get(rollout.revision, False):
-        return ()
-    return tuple(
-        pod for pod in objects.leaders if pod.revision == rollout.revision and not pod.terminating
-    )
+    if rollout is None or not (rollout.draft and desired.live):
+        return ""
+    ends = rollout.stage is Stage.PROMOTED
+    beside_others = ends and any(pod.revision != rollout.revision for pod in objects.leaders)
+    live = desired.following.get(rollout.revision, True)
+    return rollout.draft if live and (rollout.on_trial or beside_others) else ""
+
+
+def _by_draft(
+    pods: Sequence[ObservedPod], objects: Objects, *, on_trial: str, rollout: Rollout | None
+) -> tuple[Sequence[ObservedPod], Sequence[ObservedPod]]:
+    """Those with the draft that all have, or had, and those with the one on trial."""
+    if rollout is None or not on_trial:
+        return pods, ()
+    there = [pod for pod in objects.leaders if not pod.terminating]
+    trying = [pod for pod in there if pod.revision == rollout.revision]
+    if rollout.stage is Stage.PROMOTED:
+        pods = there
+    return [pod for pod in pods if pod.revision != rollout.revision], trying
 
 
 def why_not_live(objects: Objects, desired: DesiredState) -> tuple[Reason, str] | None:

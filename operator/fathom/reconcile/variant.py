@@ -63,6 +63,9 @@ def wanted_arm(
         # An operator that kept no record may have begun it.
         revision = next((each for each in others if each in given.others), ours)
     waits = refused.rstrip(".") or _why_not_yet(wanted, revision, before, given)
+    lacks = compares is Compares.DRAFT and given.unplaced.get(given.revision)
+    if lacks and not waits:
+        waits = f"a replica goes before a draft on trial: {lacks.trouble.message.rstrip('.')}"
     return Arm(compares=compares, sd=made_from, revision=revision, waits=waits)
 
 
@@ -99,7 +102,7 @@ def with_target_of_others(arm: Arm, weights: FetchStanding) -> Arm:
 
 
 def beside_others(
-    given: RolloutInput, arm: Arm, *, draft: str, live: bool, held: str
+    given: RolloutInput, arm: Arm, *, draft: str, live: bool, held: str, own_depth: bool
 ) -> RolloutInput:
     """This pass's view for the one replica that is compared with the others.
 
@@ -109,6 +112,7 @@ def beside_others(
         draft: that it tries; empty: it has the others'.
         live: whether its depth is.
         held: what its pods wait for; empty: nothing.
+        own_depth: whether the tuner chooses depths, and so one for each draft.
     """
     # A draft can wait: no replica that serves goes for it, unless the spec allows no surge at all.
     waits = given.settings.waits or arm.compares is Compares.DRAFT
@@ -119,13 +123,14 @@ def beside_others(
         live=live,
         compares=arm.compares,
         draft=draft,
+        own_depth=bool(draft) and live and own_depth,
         stable_spec_known=True,
         held=held,
     )
 
 
 def arm_status(
-    arm: Arm | None, rollout: Rollout | None, *, not_fetched: str
+    arm: Arm | None, rollout: Rollout | None, *, not_fetched: str, paused: bool
 ) -> Mapping[Compares, ComparisonStatus]:
     """What the status tells of it; empty: nothing is to be compared.
 
@@ -133,16 +138,17 @@ def arm_status(
         arm: the one replica.
         rollout: as it is.
         not_fetched: why its draft is not fetched, in words; empty: it is, or need not be.
+        paused: whether a person holds it.
     """
     if arm is None:
         return {}
-    found = _status(arm, rollout)
+    found = _status(arm, rollout, paused=paused)
     if not_fetched:
         found = found.model_copy(update={"message": f"{found.message} But {not_fetched}"})
     return {arm.compares: found}
 
 
-def _status(arm: Arm, rollout: Rollout | None) -> ComparisonStatus:
+def _status(arm: Arm, rollout: Rollout | None, *, paused: bool) -> ComparisonStatus:
     if rollout is None or not rollout.arm:
         message = f"{arm.waits or 'it begins'}."
         return ComparisonStatus(state=ArmState.WAITING, message=message)
@@ -156,7 +162,7 @@ def _status(arm: Arm, rollout: Rollout | None) -> ComparisonStatus:
         interval_percent=found.interval_percent if found else "",
         since=rfc3339(found.at_s) if found else "",
         reason=rollout.reason,
-        message=_message(rollout) + _adoption(arm, found),
+        message=_message(rollout, paused=paused) + _adoption(arm, found),
     )
 
 
@@ -181,7 +187,9 @@ def _state(rollout: Rollout) -> ArmState:
     return ArmState.COMPARING if rollout.served else ArmState.STARTING
 
 
-def _message(rollout: Rollout) -> str:
+def _message(rollout: Rollout, *, paused: bool) -> str:
+    if paused and rollout.compared is None:
+        return "it is held, by rollout.paused or by annotation fathom.dev/paused."
     if rollout.stage is not Stage.ROLLED_BACK:
         return str(rollout.compared) if rollout.compared else rollout.message
     return (

@@ -138,6 +138,7 @@ def _compared(
         bake_s=bake_s,
         now_s=given.now_s,
         doubted=before is not None,
+        own_depth=given.own_depth,
     )
     if found is None or (before is not None and not found.settled):
         # What could not be told before stands as it was told.

@@ -37,8 +37,6 @@ class Words:
     """The edit that makes it like the others."""
     to_all: str
     """The edit that makes the others like it, as a whole sentence."""
-    at: str = "at equal batch"
-    """How both sides are compared."""
 
 
 WORDS: Final = {
@@ -58,7 +56,6 @@ WORDS: Final = {
         none="remove spec.draft.trial",
         to_all="To adopt its draft, set spec.draft.id and spec.draft.revision to those of "
         "spec.draft.trial.",
-        at="at equal batch, each side at its own depth",
     ),
 }
 
@@ -88,6 +85,8 @@ class ArmComparison:
     """What else differs, in a sentence, or why it cannot be told."""
     compares: Compares = Compares.ADAPTIVE_VERIFICATION
     """What the one replica has otherwise; an older Fathom knew nothing else."""
+    own_depth: bool = False
+    """Whether each side had a depth of its own."""
 
     @property
     def settled(self) -> bool:
@@ -109,8 +108,9 @@ class ArmComparison:
     def __str__(self) -> str:
         speed = ""
         if self.error is not None:
+            at = ", each side at its own depth" if self.own_depth else ""
             speed = (
-                f"{self.percent} % tokens per second per request {self.words.at} "
+                f"{self.percent} % tokens per second per request at equal batch{at} "
                 f"(95 %: {self.interval_percent}). "
             )
         remark = f"{self.remark} " if self.remark else ""
@@ -146,6 +146,7 @@ def comparison_of(
     bake_s: float,
     now_s: float,
     doubted: bool = False,
+    own_depth: bool = False,
 ) -> ArmComparison | None:
     """What has come of it; None: it is too early to say.
 
@@ -156,6 +157,7 @@ def comparison_of(
         bake_s: seconds that it should be watched at least.
         now_s: Unix seconds.
         doubted: whether it could not be told before.
+        own_depth: whether each side had a depth of its own.
     """
     if baked_s < bake_s:
         return None
@@ -174,6 +176,7 @@ def comparison_of(
         error=speed.error if known else None,
         remark=_beside(evidence) if found is not Compared.CANNOT_TELL else _why_not(evidence),
         compares=compares,
+        own_depth=own_depth,
     )
 
 
@@ -195,6 +198,8 @@ def _beside(evidence: CanaryEvidence) -> str:
 
 
 def _why_not(evidence: CanaryEvidence) -> str:
+    if not evidence.looks:
+        return "Nothing could be compared: a pod that is held at a depth is no measure."
     if blind(evidence):
         return "The metrics of one side or of both could not be read."
     if not evidence.canary.tokens:

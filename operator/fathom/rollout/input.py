@@ -92,6 +92,8 @@ class RolloutInput:
     """What `revision` has otherwise, if it is asked for in one replica only, to be compared."""
     draft: str = ""
     """The draft on trial, if that is it."""
+    own_depth: bool = False
+    """Whether it has a depth of its own, apart from the others'."""
     depth_settled: bool = True
     """Whether a draft on trial has had its own best depth by now."""
     fallen_back: bool = False

@@ -67,7 +67,7 @@ def together(
         state=replace(rest.state, generation=max(rest.state.generation, after.generation)),
         wake_after_s=min(each.wake_after_s for each in parts),
         measured=pooled(measured) if measured else None,
-        not_obeyed=tuple(pod for each in parts for pod in each.not_obeyed),
+        not_obeyed=tuple(pod for each in counted_in for pod in each.not_obeyed),
         alarms=tuple(alarms[kind] for kind in sorted(alarms)),
         headroom_tokens_per_second=sum(known) if len(known) == len(rooms) else None,
         notable=bool(news) or any(each.notable for each in parts),

@@ -10,6 +10,7 @@ from typing import Final
 from fathom.api.conditions import Reason
 from fathom.engine.depth import Schedule
 from fathom.tuning.checks.orders import own_depth
+from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.interface import Action, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.learned_state import Cohort, TuningState
 
@@ -49,10 +50,15 @@ def adopted(state: TuningState, schedule: Schedule, draft: str) -> tuple[TuningS
     trial = next((each for each in state.cohorts if draft and each.draft == draft), None)
     if trial is None:
         return state, schedule
+    looks = (*trial.state.looks.values(), *state.looks.values())
+    devices = {each.device for each in looks if each.pod in trial.pods and each.device}
+    elsewhere = bool(state.device) and not devices <= {state.device}
     now = replace(
         trial.state,
         device=state.device,
-        cohorts=tuple(each for each in state.cohorts if not each.draft),
+        # What another GPU needs for a step is learned there, and again with this draft.
+        step_times=StepTimes() if elsewhere else trial.state.step_times,
+        cohorts=(),
         # What is the whole fleet's, whatever it drafts with.
         looks=state.looks,
         load=state.load,

@@ -100,7 +100,7 @@ def test_what_an_earlier_operator_stored_is_read_and_written_back_as_it_was() ->
     written, expected = parsed(checkpoint.data()), parsed(stored)
     del expected["models.json"][0]["weights"]["has_d2t"]
     expected["rollout.json"] |= {**compares, "no_room": False, "offered": False, "draft": ""}
-    expected["rollout.json"]["compared"] |= compares
+    expected["rollout.json"]["compared"] |= {**compares, "own_depth": False}
     expected["rollout.json"]["watch"] |= {"generation": 0, "behind_since_s": None}
     assert written == expected
     check = QualityCheck.from_json(stored["quality.json"])

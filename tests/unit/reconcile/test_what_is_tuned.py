@@ -229,6 +229,7 @@ def test_a_pin_is_held_by_what_its_own_engine_has(
         document_written_at_s=0,
         document_before=None,
         pods=(pinned, other),
+        draft="",
     )
     assert [each.pinned_depth for each in given.pods] == [depth, None]
     assert [summary(each) for each in pins(given.settings, given.pods).values()] == [str(depth)] * (
@@ -258,7 +259,13 @@ def test_the_tuner_knows_when_a_canary_has_one_pod_to_be_compared_with(
     desired = replace(desired, checkpoint=replace(desired.checkpoint, rollout=rollout))
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
     given = tuning_snapshot(
-        view, desired, TuningState(), document_written_at_s=0, document_before=None, pods=pods
+        view,
+        desired,
+        TuningState(),
+        document_written_at_s=0,
+        document_before=None,
+        pods=pods,
+        draft="",
     )
     assert given.compared is compared
 
@@ -310,7 +317,13 @@ def refusal(changes: dict[str, Any], mounted: Sequence[str]) -> tuple[Reason, st
     desired = desired_of("m", sd, objects)
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
     given = tuning_snapshot(
-        view, desired, TuningState(), document_written_at_s=0, document_before=None, pods=()
+        view,
+        desired,
+        TuningState(),
+        document_written_at_s=0,
+        document_before=None,
+        pods=(),
+        draft="",
     )
     return given.live_refusal
 

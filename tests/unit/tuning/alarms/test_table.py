@@ -3,7 +3,7 @@
 import inspect
 
 from fathom.api.conditions import AlarmKind
-from fathom.tuning.alarms import detectors
+from fathom.tuning.alarms import detectors, reference_detector
 from fathom.tuning.alarms.table import ALARMS
 
 
@@ -15,8 +15,9 @@ def test_every_kind_has_a_row_and_every_row_a_reason_of_its_own() -> None:
 def test_every_function_that_sees_something_has_a_row() -> None:
     functions = {
         each
-        for name, each in inspect.getmembers(detectors, inspect.isfunction)
-        if each.__module__ == detectors.__name__ and not name.startswith("_")
+        for module in (detectors, reference_detector)
+        for name, each in inspect.getmembers(module, inspect.isfunction)
+        if each.__module__ == module.__name__ and not name.startswith("_")
     }
     assert [row.sees.__name__ for row in ALARMS] == [row.reason.name.lower() for row in ALARMS]
     assert {row.sees for row in ALARMS} == functions

@@ -6,7 +6,7 @@ import pytest
 
 from fathom.engine.depth import depth_at, flat
 from fathom.tuning.learned_state import TuningState
-from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet, Pod, best_depth
+from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet, Hardware, Pod, best_depth
 
 DRAFT = "someone/another"
 NOTHING = (0.0,) * 16
@@ -114,3 +114,20 @@ def test_once_it_is_given_up_nothing_of_it_is_left() -> None:
     assert depth_at(decision.document.schedule, fleet.concurrency) == 0
     assert not decision.document.pods
     assert not fleet.state.cohorts
+
+
+def test_what_another_gpu_has_shown_is_not_taken_for_the_fleets() -> None:
+    fleet, pod = trying(EASY, of_others=NOTHING)
+    for each in fleet.pods[:2]:
+        each.device, each.hardware = "A", Hardware(per_token_s=0.004)
+    pod.device, pod.hardware = "B", Hardware(per_token_s=0.0001, per_token_request_s=0.000005)
+    fleet.run(900)
+    (trial,) = fleet.state.cohorts
+    for each in fleet.pods[:2]:
+        each.other_acceptance = EASY
+    pod.tries_draft, fleet.draft_on_trial, fleet.adopted_draft = False, "", DRAFT
+    fleet.step()
+    assert fleet.state.device == "A"
+    assert trial.state.step_times.cells
+    assert not fleet.state.step_times.cells
+    assert fleet.state.survival.pooled().reached[0] > 1000
