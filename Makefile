@@ -68,7 +68,7 @@ TIERS := light storms cluster engine e2e
 # On both cores: what needs neither a cluster nor an engine.
 light_TESTS := -n 2 --dist worksteal tests/unit tests/scenarios tests/property tests/golden \
 	tests/contract -m "not cluster and not engine"
-light_CPU_SECONDS := 750
+light_CPU_SECONDS := 850
 # Histories of faults in the simulator; it uses both cores by itself.
 storms_TESTS := -v tests/storms
 storms_CPU_SECONDS := 500
@@ -81,7 +81,7 @@ engine_TESTS := -n 2 --dist loadgroup tests/engine tests/contract -m engine
 engine_CPU_SECONDS := 820
 # One fleet at a time: it is measured.
 e2e_TESTS := -v tests/e2e
-e2e_CPU_SECONDS := 900
+e2e_CPU_SECONDS := 1000
 
 # What each needs on the machine.
 tier-light tier-storms: setup
