@@ -199,7 +199,7 @@ def _stored(
 def _config(folder: Folder, target: Target) -> tuple[bytes, dict[str, Any]]:
     """The config.json to store, and what is reported of it.
 
-    Written anew: what was verified is what every reader finds in it.
+    Written again: what was verified is what every reader finds in it.
     """
     text = folder.content(_CONFIG, _MOST_CONFIG_BYTES, Code.BAD_CONFIG)
     try:

@@ -158,7 +158,7 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "named from the top": {"prefix": "model."},
 }
 SILENT: Final = {"no fc"}
-"""What vLLM loads and is refused all the same: it runs with whatever its memory holds."""
+"""What vLLM loads and Fathom refuses: it runs with whatever its memory holds."""
 DOUBTED: Final = {"no table", "norms asked for"}
 """What vLLM loads, and takes something else for what lacks."""
 

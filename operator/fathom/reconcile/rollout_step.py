@@ -192,8 +192,11 @@ def _held(weights: FetchStanding, hold: Hold | None, objects: Objects) -> str:
 
 def _unknown_yet(arm: Arm, before: Rollout | None, now_s: float) -> str:
     """That the hub may yet tell what a draft on trial is; empty: it has had its time."""
-    begun = before is not None and before.revision == arm.revision
-    if begun and before is not None and now_s - before.began_at_s >= PATIENCE_S:
+    if (
+        before is not None
+        and before.revision == arm.revision
+        and now_s - before.began_at_s >= PATIENCE_S
+    ):
         return ""
     return f"the hub has answered for its draft, or {PATIENCE_S:.0f} s are over"
 

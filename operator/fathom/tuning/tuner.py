@@ -43,7 +43,7 @@ from fathom.tuning.cohort_decision import Decided, changes, together
 from fathom.tuning.cohorts import by_device, by_text
 from fathom.tuning.context import Situation
 from fathom.tuning.gains import Gained
-from fathom.tuning.interface import Settings, TuningDecision, TuningSnapshot
+from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.learned_state import Cohort
 
 _Check = Callable[[Situation], TuningDecision | Situation | None]
@@ -91,7 +91,7 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
         # No new generation: nothing that is in force changes with it.
         snapshot = replace(snapshot, document=replace(found, tokens=tokens))
     is_static = snapshot.settings.mode is TuningMode.STATIC
-    everybody, snapshot = snapshot, replace(snapshot, pods=draft_trial.others(snapshot))
+    whole, snapshot = snapshot, replace(snapshot, pods=draft_trial.others(snapshot))
     if snapshot.read and (is_static or snapshot.live_refusal is not None):
         document = orders.at_rest(snapshot)
         if document is not snapshot.document:
@@ -102,12 +102,20 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
         return _of_alike(snapshot, snapshot.document or orders.unwritten(snapshot))
     if snapshot.document is None:
         return orders.start(snapshot)
-    return _of_all(everybody, snapshot.document)
+    return _of_all(whole, snapshot.pods, snapshot.document)
 
 
-def _of_all(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision:
-    """Pods that are unlike the rest are decided for apart."""
-    before, pods = snapshot.state.cohorts, draft_trial.others(snapshot)
+def _of_all(
+    snapshot: TuningSnapshot, pods: tuple[TunedPod, ...], document: DepthDocument
+) -> TuningDecision:
+    """Pods that are unlike the rest are decided for apart.
+
+    Args:
+        snapshot: of all pods.
+        pods: those of them that try no other draft.
+        document: in force.
+    """
+    before = snapshot.state.cohorts
     trial = draft_trial.trial_of(snapshot)
     state, schedule = draft_trial.adopted(snapshot.state, document.schedule, snapshot.adopted_draft)
     state = replace(state, cohorts=tuple(each for each in state.cohorts if not each.draft))

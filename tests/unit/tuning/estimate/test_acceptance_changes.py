@@ -164,7 +164,7 @@ def test_a_cliff_knows_what_was_normal_before_it_and_for_how_long_that_is_back()
         acceptance = acceptance.updated(window, {}, normal=True, alarmed=i < 2, lasts=True)
         assert acceptance.cliff is None or acceptance.cliff.normal == normal
         backs.append(acceptance.cliff and acceptance.cliff.restored_s)
-    # The level lags by a window; what falls again begins anew.
+    # The level lags by a window; what falls again is a new one.
     assert backs[:9] == [0, 0, 0, 30, 0, 0, 0, 30, 60]
     # Whatever else stands that the draft does not fit, this was traffic.
     assert backs.index(None) * WINDOW_S == pytest.approx(RESTORED_S, abs=10 * WINDOW_S)
