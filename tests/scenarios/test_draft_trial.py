@@ -40,9 +40,9 @@ def trial_of(harness: LoopHarness) -> dict[str, Any]:
 class Counting(FakeMetrics):
     """Each pod serves eight requests at a time; each draft at a depth and a speed of its own."""
 
-    def __init__(self, harness: LoopHarness, *, faster: float) -> None:
+    def __init__(self, harness: LoopHarness, *, faster: float, draft: str = NEW) -> None:
         super().__init__(harness.clock)
-        self._bench, self.faster = harness, faster
+        self._bench, self.faster, self._draft = harness, faster, draft
         self.waits = 0.0
         """Share of the requests with the new draft that wait for long."""
         self._cells: dict[str, tuple[float, CellCounts]] = {}
@@ -50,7 +50,7 @@ class Counting(FakeMetrics):
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         found = await super().sample(pods)
-        new = pods_with(self._bench)
+        new = pods_with(self._bench, self._draft)
         return Sample(tuple(self._counted(each, new=each.pod in new) for each in found.counters))
 
     def _counted(self, page: PodCounters, *, new: bool) -> PodCounters:

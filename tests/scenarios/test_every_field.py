@@ -62,6 +62,14 @@ LOGIN: Final = {
 ELSEWHERE: Final = {
     "draft.trial.id": "one replica has it: tests/scenarios/test_draft_trial.py",
     "draft.trial.revision": "one replica has it: tests/scenarios/test_draft_trial.py",
+    **dict.fromkeys(
+        (
+            *("draft.training.proposals", "draft.training.gpus", "draft.training.deadlineMinutes"),
+            *("draft.training.gpuHoursPerWeek", "draft.training.dataClaim"),
+            *("draft.training.maxDraftSize", "draft.training.template"),
+        ),
+        "a person begins it: tests/scenarios/test_training.py",
+    ),
     "cache.prefetch": "its Job has to run: tests/unit/runtime/test_weights.py",
     "workerTemplate": "only groups have workers: tests/unit/runtime/test_groups.py",
 }

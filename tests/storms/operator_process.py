@@ -17,6 +17,7 @@ from fathom.adapters.ports import KubePort
 from fathom.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.engine.plugin import plugin_bundle
 from fathom.fetch.state import fetch_program
+from fathom.manifests.intake_job import intake_program
 from fathom.quality.comparison import Completion, CompletionRequest
 from fathom.runtime.caches import ModelCache, NodeCache, ServedCache
 from fathom.runtime.child_cache import ChildCache
@@ -175,6 +176,7 @@ class Operator:
             served=served.get,
             bundle=BUILDS[self.build],
             program=fetch_program(),
+            intake=intake_program(),
             identity=self.name,
             telemetry=Telemetry(),
         )

@@ -24,6 +24,7 @@ from fathom.engine.depth import DepthDocument, flat
 from fathom.engine.plugin import PluginBundle
 from fathom.engine.report import NOTHING_TOLD, EngineReport
 from fathom.fetch.state import FetchedBytes, FetchProgram
+from fathom.manifests.intake_job import IntakeProgram
 from fathom.measurement.counters import EngineCounts, PodCounters, Unread
 from fathom.model_facts import ModelFacts
 from fathom.model_refs import ModelRef
@@ -198,6 +199,7 @@ class LoopHarness:
             served=served,
             bundle=self.bundle,
             program=FetchProgram({"fathom_fetch/__init__.py": "one = 1\n"}, "cccccccccc"),
+            intake=IntakeProgram({"fathom_intake/__init__.py": "one = 1\n"}, "dddddddddd"),
             identity="operator-0",
             telemetry=Telemetry(),
         )

@@ -13,6 +13,7 @@ from fathom.engine.depth import DepthDocument, DepthRange, Schedule, flat
 from fathom.engine.plugin import PluginBundle
 from fathom.engine.report import EngineReport
 from fathom.fetch.state import FetchProgram
+from fathom.manifests.intake_job import IntakeProgram
 from fathom.measurement.counters import PodCounters, Unread
 from fathom.model_facts import ModelFacts
 from fathom.model_refs import ModelRef
@@ -112,6 +113,7 @@ class TunerHarness:
             served=self.kube.served,
             bundle=PluginBundle({"fathom_vllm/__init__.py": "one = 1\n"}, "aaaaaaaaaa"),
             program=FetchProgram({"fathom_fetch/__init__.py": "one = 1\n"}, "cccccccccc"),
+            intake=IntakeProgram({"fathom_intake/__init__.py": "one = 1\n"}, "dddddddddd"),
             identity="operator-0",
             telemetry=Telemetry(),
             shown=self.shown,

@@ -21,6 +21,7 @@ from fathom.api.metrics_rules import METRICS_RULES
 from fathom.api.names import LONGEST_GROUP_NAME
 from fathom.api.problem import Problem, Rule, broken
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.training_rules import TRAINING_RULES
 
 TOKENSPEED_MLA_MAX_TOKENS: Final = 7
 """tokenspeed_mla verifies queries of at most 8 tokens: 7 drafts and the one before them."""
@@ -170,6 +171,7 @@ RULES: Final[tuple[Rule[SpeculativeDeploymentSpec], ...]] = (
         "&& self.speculation.adaptiveVerification != 'Canary')",
         holds=_trial_is_compared_alone,
     ),
+    *TRAINING_RULES,
     Rule(
         field="draft.method",
         message="methods ngram, ngram_gpu and suffix find their drafts in the text itself and load "

@@ -60,6 +60,13 @@ class Compares(StrEnum):
     DRAFT = "draftTrial"
 
 
+class Proposals(StrEnum):
+    """When the training of another draft is proposed."""
+
+    ON_ALARM = "OnAlarm"
+    MANUAL = "Manual"
+
+
 class Accelerator(StrEnum):
     GB200 = "GB200"
     GB300 = "GB300"

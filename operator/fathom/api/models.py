@@ -7,6 +7,7 @@ from pydantic import Field
 from fathom.api.base import ApiModel, Texts
 from fathom.api.methods import Method
 from fathom.api.pod_fields import SecretKeyRef
+from fathom.api.training import TrainingSpec
 
 
 class ModelSpec(ApiModel):
@@ -51,6 +52,9 @@ class DraftSpec(ApiModel):
     trial: DraftTrial | None = None
     """Another draft to try: one replica has it, all others keep `id`, each side at its own best
     depth, and status.draftTrial says what it is worth. To adopt it, make it `id` and `revision`."""
+    training: TrainingSpec | None = None
+    """How another draft may be trained: proposed by the operator, begun once a person approves it,
+    taken in, and tried as `trial` would be. Absent: none is proposed."""
 
     @property
     def name(self) -> str:

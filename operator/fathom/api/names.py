@@ -46,8 +46,9 @@ LABEL_ROLE: Final = f"{GROUP}/role"
 LABEL_REVISION: Final = f"{GROUP}/revision"
 """On children that belong to one revision: that revision's hash."""
 LABEL_COMPONENT: Final = f"{GROUP}/component"
-"""On ConfigMaps: `depth`, `tuning`, `plugin` or `fetch`; on Jobs and their pods: `fetch`,
-or `engine-check` on those of `fathom check --image`, of which no operator takes notice."""
+"""On ConfigMaps: `depth`, `tuning`, `plugin`, `fetch` or `intake`; on Jobs and their pods: `fetch`,
+`training`, `intake`, or `engine-check` on those of `fathom check --image`, of which no operator
+takes notice."""
 ANNOTATION_BENCH_RUN: Final = f"{GROUP}/bench-run"
 """On the Job of a bench: which one it is, as the next has the same name."""
 LABEL_BENCH: Final = f"{GROUP}/bench"
@@ -82,10 +83,21 @@ ANNOTATION_ROLLOUT: Final = f"{GROUP}/rollout"
 ANNOTATION_NEW_REFERENCE: Final = f"{GROUP}/new-reference"
 """On a resource of either kind, by a person: any new value takes acceptance as it is from now on
 for what this draft is held against."""
+ANNOTATION_APPROVE_TRAINING: Final = f"{GROUP}/approve-training"
+"""On SpeculativeDeployments, by a person: `status.training.run`, to have that run begin."""
+ANNOTATION_DISMISS_TRAINING: Final = f"{GROUP}/dismiss-training"
+"""On SpeculativeDeployments, by a person: `status.training.run`, to end it at whatever phase."""
+ANNOTATION_PROPOSE_TRAINING: Final = f"{GROUP}/propose-training"
+"""On SpeculativeDeployments, by a person: any new value has a training proposed."""
+ANNOTATION_EVIDENCE: Final = f"{GROUP}/training-evidence"
+"""On the pods of a training: what it is told, in JSON, which they see as a file."""
 ASKING_ANNOTATIONS: Final = (
+    ANNOTATION_APPROVE_TRAINING,
     ANNOTATION_CHECK_QUALITY,
+    ANNOTATION_DISMISS_TRAINING,
     ANNOTATION_NEW_REFERENCE,
     ANNOTATION_PAUSED,
+    ANNOTATION_PROPOSE_TRAINING,
     ANNOTATION_RETRY_ROLLOUT,
     ANNOTATION_ROLLOUT,
 )
@@ -159,6 +171,21 @@ def fetch_job(name: str, digest: str) -> str:
 def fetch_config_map(name: str, content: str) -> str:
     """Name of the immutable ConfigMap with the program that fetches, by its content hash."""
     return f"{name}-fetch-{content}"
+
+
+def training_job(name: str, run: str) -> str:
+    """Name of the Job that trains a draft, in the run that a person approved."""
+    return f"{name}-train-{run}"
+
+
+def intake_job(name: str, run: str) -> str:
+    """Name of the Job that takes in what that run left."""
+    return f"{name}-intake-{run}"
+
+
+def intake_config_map(name: str, content: str) -> str:
+    """Name of the immutable ConfigMap with the program that takes in, by its content hash."""
+    return f"{name}-intake-{content}"
 
 
 def bench(name: str) -> str:

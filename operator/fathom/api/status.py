@@ -7,6 +7,7 @@ from pydantic import Field
 
 from fathom.api.base import ApiModel
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
+from fathom.api.training import TrainingStatus
 
 
 class Condition(ApiModel):
@@ -309,6 +310,8 @@ class SpeculativeDeploymentStatus(ReportedStatus):
     """While `speculation.drafting` is Canary: the replica without drafts."""
     draft_trial: ComparisonStatus | None = None
     """While `draft.trial` names another draft: the replica that has it."""
+    training: TrainingStatus | None = None
+    """While `draft.training` is there: the training that is proposed or under way, or the last."""
     warnings: tuple[str, ...] = ()
     """What the spec is warned of, as `fathom check` warns; each begins with a field."""
     left_out: tuple[str, ...] = ()

@@ -19,7 +19,6 @@ from fathom.engine.flags import COMMAND
 from fathom.engine.plugin import DeliveredCode, PluginBundle
 from fathom.engine.replica_layout import LEADER_ADDRESS, WORKER_INDEX, Role
 from fathom.manifests.config_maps import code_data, code_volume
-from fathom.manifests.fetch_job import node_selector
 from fathom.manifests.pod_template import (
     DEPTH_VOLUME,
     PLUGIN_VOLUME,
@@ -27,6 +26,7 @@ from fathom.manifests.pod_template import (
     pod_template,
     worker_template,
 )
+from fathom.manifests.program_job import node_selector
 from fathom.manifests.template_parts import Part, by, part, parts, texts
 from fathom.resource import SpeculativeDeployment
 from fathom.text import shortened

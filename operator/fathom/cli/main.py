@@ -45,6 +45,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "resume": "fathom.cli.rollout:resume_app",
         "retry": "fathom.cli.rollout:retry_app",
         "rollout": "fathom.cli.rollout",
+        "train": "fathom.cli.train",
         "record": "fathom.replay.record",
         "replay": "fathom.replay.command",
         "report": "fathom.replay.command:report_app",

@@ -45,6 +45,16 @@ class EventReason(StrEnum):
     SUPERSEDED = "Superseded"
     COMPARED = "Compared"
     REFRESHING = "Refreshing"
+    # Another draft
+    TRAINING_PROPOSED = "TrainingProposed"
+    TRAINING_STARTED = "TrainingStarted"
+    TRAINING_ENDED = "TrainingEnded"
+    TRAINING_FAILED = "TrainingFailed"
+    TRAINING_DISMISSED = "TrainingDismissed"
+    DRAFT_REFUSED = "DraftRefused"
+    DRAFT_TAKEN_IN = "DraftTakenIn"
+    DRAFT_FASTER = "DraftFaster"
+    DRAFT_ADOPTED = "DraftAdopted"
     # What was asked for besides
     BENCH_ENDED = "BenchEnded"
     QUALITY_CHECKED = "QualityChecked"

@@ -90,7 +90,7 @@ class _JobStatus(ObservedModel):
 
 
 class ObservedJob(ObservedModel):
-    """A Job that fetches weights."""
+    """A Job that fetches weights, trains a draft or takes one in."""
 
     metadata: Meta
     spec: _JobSpec = _JobSpec()
@@ -99,6 +99,11 @@ class ObservedJob(ObservedModel):
     @property
     def name(self) -> str:
         return self.metadata.name
+
+    @property
+    def component(self) -> str:
+        """`fetch`, `training` or `intake`."""
+        return self.metadata.labels.get(names.LABEL_COMPONENT, "")
 
     @property
     def complete(self) -> bool:
@@ -196,7 +201,7 @@ class ObservedConfigMap(ObservedModel):
 
     @property
     def component(self) -> str:
-        """`depth`, `tuning`, `plugin` or `fetch`."""
+        """`depth`, `tuning`, `plugin`, `fetch` or `intake`."""
         return self.metadata.labels.get(names.LABEL_COMPONENT, "")
 
 

@@ -63,7 +63,7 @@ class Objects(TunedObjects):
     served: ServedApis = field(default_factory=ServedApis)
     """What the cluster has."""
     jobs: tuple[ObservedJob, ...] = ()
-    """That fetch weights."""
+    """That fetch weights, train a draft or take one in."""
     refused_pods: Mapping[str, str] = field(default_factory=dict)
     """By LeaderWorkerSet or Job: why pods of it are not created, in the cluster's words."""
     nodes: tuple[ObservedNode, ...] = ()

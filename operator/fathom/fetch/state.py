@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 import fathom_fetch
 from fathom.api import names
 from fathom.api.models import ModelSpec
+from fathom.cluster.job_pods import ended_well, newest_pod
 from fathom.cluster.observed import ObservedJob, ObservedWorkload
 from fathom.cluster.observed_pods import ObservedPod, Terminated
 from fathom.engine.plugin import DeliveredCode, source_files
@@ -208,7 +209,7 @@ def standing_of(
             return FetchStanding(stage=FetchStage.PODS_AS_THEY_ARE, fetch=fetch)
     wanted = names.fetch_job(name, fetch.digest)
     job = next((each for each in jobs if each.name == wanted), None)
-    pod = _newest_pod(job, pods) if job is not None else None
+    pod = newest_pod(job, pods, CONTAINER) if job is not None else None
     if known is not None:
         return FetchStanding(stage=FetchStage.FETCHED, fetch=fetch, fetched=known, job=job, pod=pod)
     if job is None:
@@ -217,7 +218,7 @@ def standing_of(
 
 
 def _by_job(fetch: Fetch, job: ObservedJob, pod: ObservedPod | None) -> FetchStanding:
-    ended = _ended_well(pod)
+    ended = ended_well(pod, CONTAINER)
     said = _result(ended, fetch) if ended else None
     if said is not None:
         return FetchStanding(
@@ -229,25 +230,6 @@ def _by_job(fetch: Fetch, job: ObservedJob, pod: ObservedPod | None) -> FetchSta
     else:
         stage = FetchStage.FORGOTTEN if job.complete else FetchStage.UNDER_WAY
     return FetchStanding(stage=stage, fetch=fetch, fetched=None, job=job, pod=pod)
-
-
-def _newest_pod(job: ObservedJob, pods: Sequence[ObservedPod]) -> ObservedPod | None:
-    """A pod whose fetch ended well before all others, then the one that was made last."""
-    own = [pod for pod in pods if pod.belongs_to(job.metadata)]
-    own.sort(key=lambda pod: (_ended_well(pod) is not None, not pod.terminating, _age(pod)))
-    return own[-1] if own else None
-
-
-def _age(pod: ObservedPod) -> tuple[float, str]:
-    made = pod.metadata.creation_timestamp
-    return (made.timestamp() if made else 0.0, pod.name)
-
-
-def _ended_well(pod: ObservedPod | None) -> Terminated | None:
-    """How its fetch ended, whatever goes on beside it; None: it has not, or not well."""
-    statuses = pod.status.container_statuses if pod else ()
-    ended = (each.state.terminated for each in statuses if each.name == CONTAINER)
-    return next((each for each in ended if each is not None and each.exit_code == 0), None)
 
 
 def _result(ended: Terminated, fetch: Fetch) -> Fetched | None:

@@ -52,6 +52,11 @@ def texts(template: JsonValue | Part, *path: str) -> tuple[str, ...]:
     return tuple(each for each in _members(found) if isinstance(each, str))
 
 
+def texts_by_name(template: JsonValue | Part, *path: str) -> Mapping[str, str]:
+    """The texts in the object at a path, such as its labels; empty: there are none."""
+    return {key: each for key, each in part(template, *path).items() if isinstance(each, str)}
+
+
 def by(key: str, items: Sequence[Part]) -> Mapping[str, Part]:
     """Objects by what they hold at a key, as text."""
     return {str(item[key]): item for item in items if key in item}

@@ -23,6 +23,7 @@ from fathom.quality.check import QUALITY_KEY, QualityCheck
 from fathom.rollout.refresh import RefreshLog
 from fathom.rollout.rollout import Rollout
 from fathom.times import UnixSeconds
+from fathom.training.record import TrainingRecord
 from fathom_intake.model_weights import Weights
 
 _GOOD_SPEC: Final = "lastGoodSpec.json"
@@ -35,13 +36,16 @@ _REFRESHES: Final = "refreshes.json"
 _WEIGHTS: Final = "weights.json"
 _MODELS: Final = "models.json"
 _GENERATION: Final = "generation.json"
+_TRAINING: Final = "training.json"
 LOOK_KEY: Final = "lookedAt.json"
 """What is no reason for a write by itself."""
 _SPECS: Final = frozenset({_GOOD_SPEC, _ACCEPTED_SPEC, _STABLE_SPEC})
 _REVISIONS: Final = frozenset({_GOOD_REVISION, _ACCEPTED_REVISION})
 _HOLDING: Final = _SPECS | _REVISIONS | {_MODELS}
 """What must not be taken for absent where it cannot be read."""
-KEYS: Final = _HOLDING | {ROLLOUT_KEY, _REFRESHES, QUALITY_KEY, _WEIGHTS, _GENERATION, LOOK_KEY}
+KEYS: Final = _HOLDING | {
+    *(ROLLOUT_KEY, _REFRESHES, QUALITY_KEY, _WEIGHTS, _TRAINING, _GENERATION, LOOK_KEY),
+}
 """All that is ours, beside the tuner's state."""
 ABSENT: Final = "null"
 """What a key holds that is not there."""
@@ -143,6 +147,8 @@ class Checkpoint:
     """What was fetched into the cache, by the fetch's digest."""
     models: Mapping[ModelRef, ModelFacts] = field(default_factory=lambda: MappingProxyType({}))
     """What is known of the models that these specs name."""
+    training: TrainingRecord = field(default_factory=TrainingRecord)
+    """The training of another draft."""
     seen: SeenGeneration | None = field(default=None, compare=False)
     """None: nothing was acted upon yet. No step by itself: it goes with the next write."""
     looked_at_s: float | None = field(default=None, compare=False)
@@ -170,6 +176,7 @@ class Checkpoint:
             quality=read.key(QUALITY_KEY, _quality),
             weights=read.key(_WEIGHTS, _weights) or {},
             models=read.key(_MODELS, models_from) or {},
+            training=read.key(_TRAINING, TrainingRecord.from_json) or TrainingRecord(),
             seen=read.key(_GENERATION, _seen),
             looked_at_s=read.key(LOOK_KEY, _look),
             unread={key: tuning[key] for key in read.unreadable if key in _HOLDING},
@@ -198,6 +205,7 @@ class Checkpoint:
             QUALITY_KEY: self.quality,
             _WEIGHTS: _weights_text(self.weights) if self.weights else None,
             _MODELS: models_text(self.models) or None,
+            _TRAINING: self.training.to_json() if self.training != TrainingRecord() else None,
             _GENERATION: _SEEN.dump_json(self.seen).decode() if self.seen else None,
             LOOK_KEY: json.dumps(self.looked_at_s) if self.looked_at_s is not None else None,
         }

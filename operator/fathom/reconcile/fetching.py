@@ -217,6 +217,8 @@ def _begun(
 def _unwanted(objects: Objects, standing: FetchStanding) -> Iterator[Operation]:
     used: frozenset[str] = frozenset()
     for job in objects.jobs:
+        if job.component != COMPONENT:
+            continue
         if standing.job is None or job.name != standing.job.name:
             why = "the spec does not ask for these weights any more"
             yield deleted(objects, JOB, job.name, why)

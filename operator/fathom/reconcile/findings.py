@@ -26,6 +26,7 @@ from fathom.reconcile.intent import Intent
 from fathom.reconcile.loop_state import LoopState
 from fathom.reconcile.renderings import Offer
 from fathom.reconcile.status_input import Finding, Findings
+from fathom.reconcile.training import TrainingStep, is_tried
 from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
 from fathom.reconcile.tuning_report import gained_status
 from fathom.reconcile.variant import arm_status
@@ -34,6 +35,7 @@ from fathom.rollout.progress import Progress
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.times import rfc3339
+from fathom.training.status import training_status
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import TuningDecision
 
@@ -90,6 +92,7 @@ def findings_of(
     applied: Applied,
     tuning_finding: Finding,
     decision: TuningDecision,
+    training: TrainingStep,
     quality: QualityStatus | None,
     fetch: FetchFindings,
     state: LoopState,
@@ -125,7 +128,9 @@ def findings_of(
             desired.rollout,
             not_fetched=not_fetched,
             paused=bool(desired.paused) or desired.fleet.spec.rollout.paused,
+            trained=is_tried(training.record, desired.arm),
         ),
+        training=training_status(training.record, training.given, snapshot.objects.key),
         refusals=applied.refusals,
         taken=applied.writes.taken,
         weights=_weights_before(snapshot) if tries else fetch.status,

@@ -86,6 +86,7 @@ def status_of(
         adaptive_verification=findings.comparisons.get(Compares.ADAPTIVE_VERIFICATION),
         drafting=findings.comparisons.get(Compares.DRAFTING),
         draft_trial=findings.comparisons.get(Compares.DRAFT),
+        training=findings.training,
         measured=findings.measured,
         gained=findings.gained,
         tuning=findings.tuning,
@@ -180,6 +181,7 @@ def essence(status: ReportedStatus) -> tuple[object, ...]:
         status.weights and (status.weights.percent, status.weights.models),
         status.rollout and (status.rollout.revision, status.rollout.stage),
         compared and (compared.state, compared.revision, compared.result),
+        status.training and (status.training.phase, status.training.run),
         status.quality,
     )
 

@@ -17,6 +17,7 @@ from fathom.api.status import (
     TuningStatus,
     WeightsStatus,
 )
+from fathom.api.training import TrainingStatus
 from fathom.cluster.ownership import Taken
 from fathom.cluster.pod_failures import Trouble
 from fathom.engine.depth import DepthDocument
@@ -88,6 +89,8 @@ class Findings:
     """Those that stand."""
     fixed_depth: str = ""
     """The depth that engines have which read no document; empty: not known."""
+    training: TrainingStatus | None = None
+    """None: none was ever proposed."""
     weights: WeightsStatus | None = None
     """None: none are to be fetched."""
     weights_trouble: Trouble | None = None

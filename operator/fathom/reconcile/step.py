@@ -47,6 +47,7 @@ from fathom.reconcile.loop_state import (
 from fathom.reconcile.operations import Operation, brought_about
 from fathom.reconcile.specs import newest_of
 from fathom.reconcile.status_input import Finding, Findings
+from fathom.reconcile.training import TrainingStep, training_step
 from fathom.reconcile.tuning_input import tuning_snapshot
 from fathom.reconcile.tuning_report import report
 from fathom.reconcile.write_retries import Outcome
@@ -148,6 +149,7 @@ class Effects:
 
     state: LoopState
     decision: TuningDecision
+    training: TrainingStep
     writes: Writes
     operations: Guarded
     needs_read: bool
@@ -180,7 +182,11 @@ def step(
     decision = decided_by(decide, given, state)
     if isinstance(decision, TunerFailed):
         return decision
-    writes = writes_of(desired, snapshot, decision, state, build=build, memo=memo)
+    wanted = observed.intent.wanted or desired.fleet
+    training = training_step(wanted, objects, desired, decision, snapshot.now_s)
+    writes = writes_of(
+        desired, snapshot, decision, state, training=training, build=build, memo=memo
+    )
     operations = guarded(writes.todo, state.guard, snapshot.now_s)
     # What is made for a new resource needs no read: it is refused where it is there already.
     # The lists of a sync that makes a thousand resources would hold up all writes.
@@ -188,6 +194,7 @@ def step(
     return Effects(
         state=replace(state, windows=desired.windows),
         decision=decision,
+        training=training,
         writes=writes,
         operations=operations,
         needs_read=by_watches and writes.need_a_read(operations.tried),
@@ -297,7 +304,7 @@ def concluded(
 
 
 def found_of(
-    conclusion: Conclusion, observed: Observed, came: Applied, decision: TuningDecision
+    conclusion: Conclusion, observed: Observed, came: Applied, effects: Effects
 ) -> Findings:
     """What the status is to say of it."""
     return findings_of(
@@ -306,7 +313,8 @@ def found_of(
         observed.snapshot,
         applied=came,
         tuning_finding=conclusion.tuning,
-        decision=decision,
+        decision=effects.decision,
+        training=effects.training,
         quality=observed.quality,
         fetch=conclusion.fetch,
         state=conclusion.state,

@@ -130,7 +130,7 @@ def beside_others(
 
 
 def arm_status(
-    arm: Arm | None, rollout: Rollout | None, *, not_fetched: str, paused: bool
+    arm: Arm | None, rollout: Rollout | None, *, not_fetched: str, paused: bool, trained: bool
 ) -> Mapping[Compares, ComparisonStatus]:
     """What the status tells of it; empty: nothing is to be compared.
 
@@ -139,16 +139,17 @@ def arm_status(
         rollout: as it is.
         not_fetched: why its draft is not fetched, in words; empty: it is, or need not be.
         paused: whether a person holds it.
+        trained: whether its draft was trained, so that `status.training` says what follows.
     """
     if arm is None:
         return {}
-    found = _status(arm, rollout, paused=paused)
+    found = _status(arm, rollout, paused=paused, trained=trained)
     if not_fetched:
         found = found.model_copy(update={"message": f"{found.message} But {not_fetched}"})
     return {arm.compares: found}
 
 
-def _status(arm: Arm, rollout: Rollout | None, *, paused: bool) -> ComparisonStatus:
+def _status(arm: Arm, rollout: Rollout | None, *, paused: bool, trained: bool) -> ComparisonStatus:
     if rollout is None or not rollout.arm:
         message = f"{arm.waits or 'it begins'}."
         return ComparisonStatus(state=ArmState.WAITING, message=message)
@@ -162,7 +163,11 @@ def _status(arm: Arm, rollout: Rollout | None, *, paused: bool) -> ComparisonSta
         interval_percent=found.interval_percent if found else "",
         since=rfc3339(found.at_s) if found else "",
         reason=rollout.reason,
-        message=_message(rollout, paused=paused) + _adoption(arm, found),
+        message=(
+            found.finding
+            if trained and found is not None and rollout.stage is not Stage.ROLLED_BACK
+            else _message(rollout, paused=paused) + _adoption(arm, found)
+        ),
     )
 
 

@@ -23,6 +23,7 @@ from fathom.cluster.snapshot import Objects, Snapshot
 from fathom.engine.depth import DepthDocument
 from fathom.engine.plugin import PluginBundle
 from fathom.fetch.state import FetchProgram, FetchStage
+from fathom.manifests.intake_job import IntakeProgram
 from fathom.manifests.metadata import serving_labels
 from fathom.reconcile.checkpoint import KEYS, LOOK_KEY, Checkpoint
 from fathom.reconcile.desired_state import DesiredState
@@ -30,6 +31,7 @@ from fathom.reconcile.fetching import fetch_operations
 from fathom.reconcile.last_status import QUIET_S
 from fathom.reconcile.loop_state import STATE_KEYS, LoopState, Memo, state_data
 from fathom.reconcile.operations import Children, Create, Delete, Operation, Patch, operations
+from fathom.reconcile.training import TrainingStep, training_operations
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.plan import Plan, Rendering, first_workload, plan_of
 from fathom.rollout.refresh import Refresh, RefreshInput, next_refresh
@@ -104,6 +106,8 @@ class Build:
     """Its plugin."""
     program: FetchProgram
     """That fetches weights."""
+    intake: IntakeProgram
+    """That takes in drafts which were trained elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +148,7 @@ def writes_of(
     decision: TuningDecision,
     state: LoopState,
     *,
+    training: TrainingStep,
     build: Build,
     memo: Memo,
 ) -> Writes:
@@ -154,6 +159,7 @@ def writes_of(
         snapshot: this pass's view.
         decision: the tuner's.
         state: what is remembered of earlier reconciles.
+        training: what this pass makes of the training of a draft.
         build: of this operator.
         memo: of what is rendered.
     """
@@ -178,7 +184,7 @@ def writes_of(
     )
     document = decision.document if desired.read else None
     refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
-    checkpoint = replace(desired.checkpoint, refreshes=refresh.log)
+    checkpoint = replace(desired.checkpoint, refreshes=refresh.log, training=training.record)
     tuning_data = _tuning_data(checkpoint, objects, decision, state.tuning_written_at_s, now_s)
     children = Children(sd=sd, bundle=bundle, document=document, tuning_data=tuning_data)
     ended = bench_ended(objects)
@@ -188,6 +194,7 @@ def writes_of(
         *fetch_operations(
             objects, sd, desired.weights, build.program, held=desired.hold is not None
         ),
+        *training_operations(objects, desired.fleet, training, desired, build.intake),
     )
     todo = tuple(each for each in wanted if (each.kind, each.name) not in objects.foreign)
     absent = _absent(objects, sd, plan, rendering)

@@ -130,7 +130,7 @@ def _compared(
         return rolled_back(rollout, failing.reason, f"{pod.name}: {failing.message}", given)
     before, bake_s = rollout.compared, given.settings.bake_s
     if before is not None and before.settled:
-        return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=str(before)))
+        return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=before.finding))
     found = comparison_of(
         rollout.evidence,
         rollout.compares,
@@ -142,14 +142,14 @@ def _compared(
     )
     if found is None or (before is not None and not found.settled):
         # What could not be told before stands as it was told.
-        message = str(before) if before else f"{so_far(rollout.evidence)}: not certain yet."
+        message = before.finding if before else f"{so_far(rollout.evidence)}: not certain yet."
         if baked_s < bake_s:
             left = max(1, round((bake_s - baked_s) / 60))
             message = f"{so_far(rollout.evidence)}; compared for {counted(left, 'more minute')}."
         message = f"pod {pod.name}: {message}"
         return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=message))
-    sentence = f"Pod {pod.name}, {rollout.has}, compared with the others: {found}"
-    after = replace(rollout, compared=found, reason=Reason.COMPARING, message=str(found))
+    sentence = f"Pod {pod.name}, {rollout.has}, compared with the others: {found.finding}"
+    after = replace(rollout, compared=found, reason=Reason.COMPARING, message=found.finding)
     return RolloutStep(after, (normal(EventReason.COMPARED, sentence),))
 
 

@@ -70,6 +70,15 @@ def what_it_has(compares: Compares, draft: str) -> str:
     return WORDS[compares].has.format(draft=draft)
 
 
+_MEANS: Final = {
+    Compared.FASTER: "",
+    Compared.SLOWER: "That replica is slower than the others.",
+    Compared.NO_DIFFERENCE: "That is no difference.",
+    Compared.CANNOT_TELL: "So far that shows nothing; it is still watched, and what is found later "
+    "will be shown here.",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmComparison:
     """What was found, and stands."""
@@ -106,15 +115,19 @@ class ArmComparison:
         return f"{low:+.1f} to {high:+.1f}"
 
     def __str__(self) -> str:
+        return " ".join(each for each in (self.finding, self._edit) if each)
+
+    @property
+    def finding(self) -> str:
+        """What was found, in sentences; without the edit that would follow."""
         speed = ""
         if self.error is not None:
             at = ", each side at its own depth" if self.own_depth else ""
             speed = (
                 f"{self.percent} % tokens per second per request at equal batch{at} "
-                f"(95 %: {self.interval_percent}). "
+                f"(95 %: {self.interval_percent})."
             )
-        remark = f"{self.remark} " if self.remark else ""
-        return f"{speed}{remark}{self._advice}"
+        return " ".join(each for each in (speed, self.remark, _MEANS[self.found]) if each)
 
     @property
     def words(self) -> Words:
@@ -122,20 +135,10 @@ class ArmComparison:
         return WORDS[self.compares]
 
     @property
-    def _advice(self) -> str:
-        none = self.words.none
-        match self.found:
-            case Compared.FASTER:
-                return self.words.to_all
-            case Compared.SLOWER:
-                return f"That replica is slower than the others. To end it, {none}."
-            case Compared.NO_DIFFERENCE:
-                return f"That is no difference. To end it, {none}."
-            case Compared.CANNOT_TELL:
-                return (
-                    "So far that shows nothing; it is still watched, and what is found later "
-                    f"will be shown here. To end it, {none}."
-                )
+    def _edit(self) -> str:
+        if self.found is Compared.FASTER:
+            return self.words.to_all
+        return f"To end it, {self.words.none}."
 
 
 def comparison_of(

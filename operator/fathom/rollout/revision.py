@@ -153,8 +153,8 @@ def _inputs(engine: EngineProfile, form: StartedAs) -> dict[str, JsonValue]:
         exclude={
             # The version decides the form of the command, and the form is in the hash.
             "engine": {"version"},
-            # One replica has it, of a revision of its own.
-            "draft": {"trial"},
+            # One replica has it, of a revision of its own; and Jobs train.
+            "draft": {"trial", "training"},
             # What claim the operator makes is no matter of the pods, only that it makes one.
             "cache": {"size", "storage_class_name", "access_modes"},
         },

@@ -31,6 +31,7 @@ from fathom.reconcile.step import (
     step,
     with_unread,
 )
+from fathom.reconcile.training import trained_models, with_trained_draft
 from fathom.reconcile.tuning_input import tuned_pods
 from fathom.reconcile.writes import Build
 from fathom.resource import SpeculativeDeployment
@@ -54,7 +55,7 @@ class DeploymentLoop(Loop):
         self, key: ObjectKey, world: World, steady_s: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(key, world, steady_s)
-        self._build = Build(bundle=world.bundle, program=world.program)
+        self._build = Build(bundle=world.bundle, program=world.program, intake=world.intake)
         self._quality = QualityChecker(world.completions, self.wake)
         self._state: LoopState | None = None
         self._metrics: MetricsPort | None = None
@@ -82,6 +83,7 @@ class DeploymentLoop(Loop):
             self._state = self._state and begun(self._state, objects, now_s)
             return RESYNC_S
         state = self._state = begun(self._state, objects, now_s)
+        objects = with_trained_draft(objects, state.checkpoint.training)
         generation = objects.metadata.generation
         newest = acted_upon(objects, state.checkpoint, state.generation)
         if generation < newest:
@@ -118,7 +120,8 @@ class DeploymentLoop(Loop):
         if decided.needs_read:
             self._stale, self._doubt = True, Doubt.PODS
             return 0.0
-        await self._reporter.emit(observed.desired.events, objects)
+        events = (*observed.desired.events, *decided.training.events)
+        await self._reporter.emit(events, objects)
         outcome = await self._writer.carry_out(decided.operations.tried)
         self._state, came = after_writes(decided, outcome, objects, now_s)
         if outcome.raised is not None:
@@ -135,7 +138,7 @@ class DeploymentLoop(Loop):
             # What could be said now is about a cluster that is another one already.
             self._log.info("reconciles again", refusals=came.refusals)
             return self._failed()
-        findings = found_of(conclusion, observed, came, decision)
+        findings = found_of(conclusion, observed, came, decided)
         until_report_s = await self._report(conclusion.state, findings, objects)
         if came.outcome.broke_off is not None:
             # The API server answers, so what it does not take shall not keep the tuner waiting.
@@ -233,4 +236,5 @@ class DeploymentLoop(Loop):
         """What is known of all models in use; when that changes, the loop is woken."""
         refs = models_of(objects.resource, state.checkpoint)
         found = {ref: await self._world.models(ref, self.wake) for ref in refs}
-        return with_kept(found, state.checkpoint.models)
+        kept = {**trained_models(state.checkpoint.training), **state.checkpoint.models}
+        return with_kept(found, kept)

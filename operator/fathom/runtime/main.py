@@ -20,10 +20,11 @@ from fathom.adapters.http import http_session
 from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.kube import Kube
 from fathom.adapters.pod_metrics import AT_ONCE, FetchMetrics
-from fathom.adapters.ports import KubePort, SystemClock
+from fathom.adapters.ports import SystemClock
 from fathom.adapters.prometheus_sources import SourcesError, read_sources
 from fathom.engine.plugin import plugin_bundle
 from fathom.fetch.state import fetch_program
+from fathom.manifests.intake_job import intake_program
 from fathom.runtime.caches import ModelCache, NodeCache, ServedCache
 from fathom.runtime.child_cache import KINDS, ChildCache
 from fathom.runtime.gather import read_nodes
@@ -144,9 +145,8 @@ async def _operate(options: RunOptions) -> None:
             return tenure.holds or not options.leader_elect
 
         telemetry.leads(leads)
-        kube: KubePort = Kube(api)
-        if options.leader_elect:
-            kube = FencedKube(kube, lambda: tenure.holds)
+        own = Kube(api)
+        kube = FencedKube(own, lambda: tenure.holds) if options.leader_elect else own
         sources = MetricsSources(
             pods=session, prometheus=prometheus, clock=clock, kube=kube, sources=with_login
         )
@@ -165,6 +165,7 @@ async def _operate(options: RunOptions) -> None:
             served=served.get,
             bundle=plugin_bundle(),
             program=fetch_program(),
+            intake=intake_program(),
             identity=who,
             telemetry=telemetry,
         )

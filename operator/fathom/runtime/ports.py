@@ -35,6 +35,7 @@ from fathom.cluster.observed_pods import ObservedPod
 from fathom.cluster.snapshot import Objects
 from fathom.engine.plugin import PluginBundle
 from fathom.fetch.state import FetchProgram, FetchProgress, FetchStanding
+from fathom.manifests.intake_job import IntakeProgram
 from fathom.measurement.counters import Unread, UnreadKind
 from fathom.model_facts import ModelFacts
 from fathom.model_refs import ModelRef
@@ -73,6 +74,7 @@ class World:
     served: Callable[[], Awaitable[ServedApis]]
     bundle: PluginBundle
     program: FetchProgram
+    intake: IntakeProgram
     identity: str
     """Who reports events, such as the operator's pod."""
     telemetry: Telemetry

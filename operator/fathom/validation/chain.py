@@ -1,8 +1,6 @@
 """The one chain of rules that a spec goes through before it is carried out. Pure.
 
-`fathom.resource.parse` comes before it, and finds what is wrong with schema and rules of the API. A
-check judges one thing, and yields a problem for each place where it is wrong. docs/rules.md is
-written from this table.
+`fathom.resource.parse` comes before. A check judges one thing, with a problem for each place.
 """
 
 from collections.abc import Iterable
@@ -21,6 +19,7 @@ from fathom.validation import (
     release_checks,
     spec_checks,
     start_checks,
+    training_checks,
 )
 from fathom.validation.candidate import Candidate, Rule
 
@@ -237,6 +236,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             check=pod_template_errors.pod_template_errors,
             says="podTemplate and workerTemplate fit the pods, and keep what live depth needs.",
         ),
+        *training_checks.RULES,
     ),
     # What vLLM answers in pods that can be built.
     (
@@ -326,7 +326,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
         ),
     ),
 )
-"""Links, in order. The first with an error ends the chain: what follows relies on it."""
+"""Links, as docs/rules.md lists them. The first with an error ends it: the next rely on it."""
 
 
 def problems_of(

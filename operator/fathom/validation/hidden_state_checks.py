@@ -27,13 +27,13 @@ _READ: Final = SpecifierSet(">=0.24.0,<0.34")
 """Releases whose rules for layers are known."""
 DRAFT_POSITIONS_STRETCHED: Final = SpecifierSet(">=0.27.0")
 """Releases that take a draft for as many positions as its target has."""
-_WITHOUT_TABLE: Final = SpecifierSet(">=0.30.0")
+WITHOUT_TABLE: Final = SpecifierSet(">=0.30.0")
 """Releases that have no place for `d2t` in a draft that proposes all tokens of its target."""
 _OTHER_WEIGHTS: Final = frozenset({"quantization", "draft_load_config"})
 """Options of a draft after which its weights are not loaded as they lie."""
 _USUAL_LAYERS: Final = 3
 _LONGEST_PATH: Final = 80
-_LAYER_TYPES: Final = frozenset({"", "llama", "qwen3"})
+LAYER_TYPES: Final = frozenset({"", "llama", "qwen3"})
 """What drafts in the speculators format may have (`update_eagle3` in
 vllm/transformers_utils/configs/speculators/algos.py, 0.24 to 0.33); a llama where none is named."""
 _TRAINED_APART: Final = frozenset({Method.EAGLE3, Method.EAGLE, Method.DFLASH})
@@ -262,7 +262,7 @@ def draft_weights(given: PreflightInput) -> Problem | None:
 def _wanted(given: PreflightInput, draft: ModelConfig) -> WantedWeights:
     layers, target = aux_layers_of(given), given.target_config or ModelConfig()
     proposed = draft.vocab_size if draft.draft_vocab_size is None else draft.draft_vocab_size
-    dropped = given.version is not None and has_release(_WITHOUT_TABLE, given.version)
+    dropped = given.version is not None and has_release(WITHOUT_TABLE, given.version)
     return WantedWeights(
         hidden_size=draft.hidden_size,
         target_hidden_size=draft.target_hidden_size or draft.hidden_size,
@@ -285,7 +285,7 @@ def trained_for(given: PreflightInput) -> Problem | None:
     if draft is None or spec.draft.method is Method.DRAFT_MODEL:
         return None
     read = given.version is not None and has_release(_READ, given.version)
-    if read and draft.speculators_type == "eagle3" and draft.layer_type not in _LAYER_TYPES:
+    if read and draft.speculators_type == "eagle3" and draft.layer_type not in LAYER_TYPES:
         return refused(
             f"{spec.draft.id} has layers of type {draft.layer_type}, and vLLM {given.version} "
             "takes drafts in the speculators format with llama and qwen3 alone: use another draft."

@@ -22,7 +22,7 @@ from fathom.model_facts import EAGLE3_SPECULATORS, ModelConfig
 from fathom.text import counted
 from fathom.validation.model_input import PreflightInput, doubtful, refused, unknown, was_read
 
-_EAGLE3_DRAFTS: Final = frozenset(
+EAGLE3_DRAFTS: Final = frozenset(
     {
         "Eagle3DeepseekV2ForCausalLM",
         "Eagle3DeepseekV3ForCausalLM",
@@ -129,7 +129,7 @@ def has_eagle3_class(config: ModelConfig) -> bool:
     """Whether it is certain which class of vLLM loads this EAGLE 3 draft."""
     if config.speculators_type:
         return config.speculators_type in EAGLE3_SPECULATORS
-    return not config.runs_code and eagle3_name(config.architecture) in _EAGLE3_DRAFTS
+    return not config.runs_code and eagle3_name(config.architecture) in EAGLE3_DRAFTS
 
 
 def knows_eagle3_draft(config: ModelConfig) -> bool:
@@ -141,7 +141,7 @@ def knows_eagle3_draft(config: ModelConfig) -> bool:
     """
     if not config.architectures or config.speculators_type or config.remote_code:
         return True
-    return any(eagle3_name(name) in _EAGLE3_DRAFTS for name in config.architectures)
+    return any(eagle3_name(name) in EAGLE3_DRAFTS for name in config.architectures)
 
 
 def eagle3_name(architecture: str) -> str:

@@ -20,6 +20,12 @@ CPU: dict[str, Any] = {
     "engine.tensorParallelSize": 1,
     "engine.resources.requests": {"cpu": "2"},
 }
+TRAINING: dict[str, Any] = {
+    "gpus": 4,
+    "deadlineMinutes": 90,
+    "gpuHoursPerWeek": 12,
+    "template": {},
+}
 GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
     "draft.id": (
         [{}, {"draft.id": None, "draft.method": "ngram"}, {"draft.method": "mtp"}],
@@ -86,6 +92,28 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
             {"draft.trial": {"id": "a/b"}, "speculation.drafting": "Disabled"},
             {"draft.trial": {"id": "a/b"}, "speculation.adaptiveVerification": "Canary"},
         ],
+    ),
+    "draft.training": (
+        [
+            {"draft.training": TRAINING, "cache.claimName": "weights"},
+            {"draft.training": TRAINING, "cache.size": "1Ti"},
+        ],
+        [
+            {"draft.training": TRAINING},
+            {
+                "draft.training": TRAINING,
+                "cache.size": "1Ti",
+                "draft.id": None,
+                "draft.method": "mtp",
+            },
+        ],
+    ),
+    "draft.training.gpuHoursPerWeek": (
+        [
+            {"draft.training": {**TRAINING, "gpuHoursPerWeek": 6}, "cache.size": "1Ti"},
+            {"draft.training": {**TRAINING, "gpus": 0, "gpuHoursPerWeek": 0}, "cache.size": "1Ti"},
+        ],
+        [{"draft.training": {**TRAINING, "gpuHoursPerWeek": 5}, "cache.size": "1Ti"}],
     ),
     "draft.revision": (
         [

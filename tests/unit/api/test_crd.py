@@ -44,7 +44,8 @@ def test_only_what_is_merged_over_pods_keeps_unknown_fields() -> None:
         if node.get("x-kubernetes-preserve-unknown-fields") is True
     ]
 
-    assert keeping == [".spec.podTemplate", ".spec.workerTemplate"]
+    templates = ["draft.training.template", "podTemplate", "workerTemplate"]
+    assert keeping == [f".spec.{each}" for each in templates]
 
 
 def test_every_field_is_described_in_whole_sentences() -> None:
@@ -102,6 +103,10 @@ def test_what_must_be_given_is_required_and_nothing_else() -> None:
         "model.tokenSecretRef.name",
         "model.tokenSecretRef.key",
         "draft.trial.id",
+        "draft.training.gpus",
+        "draft.training.deadlineMinutes",
+        "draft.training.gpuHoursPerWeek",
+        "draft.training.template",
         "metrics.prometheus.bearerTokenSecretRef.name",
         "metrics.prometheus.bearerTokenSecretRef.key",
         "metrics.prometheus.basicAuthSecretRef.name",

@@ -41,6 +41,7 @@ THAT_READ_PODS = {"report.py"}
 NO_KEYS = {
     "draft.options": "they are keys already",
     "draft.trial": "it is the draft of the one replica that tries it",
+    "draft.training": "a Job trains, and no engine does",
 }
 
 

@@ -214,6 +214,7 @@ FIELDS = dict(fields(SpeculativeDeploymentSpec.model_validate(BASE)))
 # Lists whose members are not environment variables, and text with a form.
 OTHERS = {
     "draft.trial": {"id": "someone/another"},
+    "draft.training": {"gpus": 4, "deadlineMinutes": 60, "gpuHoursPerWeek": 4, "template": {}},
     "speculation.depths": [1, 3],
     "engine.args": ["--seed"],
     "engine.sharedMemory": "64Gi",

@@ -10,6 +10,7 @@ from typing import Any
 from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.api.status import Compared
+from fathom.api.training import TrainingPhase
 from fathom.fetch.state import Fetched
 from fathom.model_facts import ModelConfig, ModelFacts
 from fathom.model_refs import ModelRef
@@ -19,6 +20,7 @@ from fathom.rollout.canary_evidence import BakeTotals, CanaryContrast, CanaryEvi
 from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.refresh import PastRefresh, RefreshLog
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
+from fathom.training.record import Acceptance, Start, TrainedDraft, TrainingRecord
 from fathom_intake.model_weights import Tensor, Weights
 
 ROLLOUT = Rollout(
@@ -91,6 +93,22 @@ def test_what_an_earlier_operator_stored_is_read_and_written_back_as_it_was() ->
         CHECKPOINT,
         models={model: ModelFacts(config=config, weights=Weights(total_bytes=5))},
         refreshes=RefreshLog((PastRefresh("kimi-a-1", 7.5),)),
+        training=TrainingRecord(
+            phase=TrainingPhase.TRIAL,
+            run="7f3a90c1",
+            reason="AcceptanceCliff",
+            why="acceptance fell.",
+            since_s=8.5,
+            draft=ModelRef("a/draft", "main"),
+            acceptance=Acceptance(reference=(0.8, 0.6), now=(0.4,)),
+            proposed_at_s=7.5,
+            begun="7f3a90c1",
+            is_job_seen=True,
+            result=TrainedDraft(id="/cache/fathom/drafts/3f9a1c0be2d74a51", facts="{}"),
+            ending="run 00000000 failed.",
+            asked="1",
+            starts=(Start(run="7f3a90c1", at_s=7.5, gpu_minutes=360),),
+        ),
         quality=stored["quality.json"],
     )
     assert (checkpoint.unread, checkpoint.lost, checkpoint.seen) == ({}, (), CHECKPOINT.seen)

@@ -17,6 +17,7 @@ from local_cluster.kubelet.models import (
     SecretSource,
     TokenSource,
     Volume,
+    VolumeMount,
 )
 from local_cluster.kubelet.problem import CREATE_CONTAINER_CONFIG_ERROR, PodProblem
 from local_cluster.kubelet.sources import PodAddresses, Sources, field_value
@@ -73,10 +74,10 @@ class PodVolumes:
         volumes = {volume.name: volume for volume in pod.spec.volumes}
         found: list[Mount] = []
         for item in container.volume_mounts:
-            if item.sub_path or item.sub_path_expr:
+            if item.sub_path_expr:
                 raise PodProblem(
                     CREATE_CONTAINER_CONFIG_ERROR,
-                    f"The local kubelet does not support subPath (volume mount {item.name}).",
+                    f"The local kubelet does not support subPathExpr (volume mount {item.name}).",
                 )
             volume = volumes[item.name]
             writable = (
@@ -86,7 +87,7 @@ class PodVolumes:
             )
             found.append(
                 Mount(
-                    source=str(self._home(pod, volume)),
+                    source=str(_within(self._home(pod, volume), item)),
                     target=item.mount_path,
                     read_only=item.read_only or not writable,
                 )
@@ -244,3 +245,19 @@ def _missing(kind: str, namespace: str, name: str) -> PodProblem:
 
 def _first(value: int | None, fallback: int) -> int:
     return fallback if value is None else value
+
+
+def _within(home: Path, mount: VolumeMount) -> Path:
+    """The part of a volume that is mounted; made, where it is not there, as a kubelet does.
+
+    Raises:
+        PodProblem: it is no path within the volume.
+    """
+    path = home / (mount.sub_path or "")
+    if ".." in path.parts or not path.is_relative_to(home):
+        raise PodProblem(
+            CREATE_CONTAINER_CONFIG_ERROR,
+            f"The subPath {mount.sub_path} of volume mount {mount.name} leads out of the volume.",
+        )
+    path.mkdir(parents=True, exist_ok=True)
+    return path

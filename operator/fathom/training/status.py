@@ -1,0 +1,176 @@
+"""What the status says of a training, in sentences that name the next step. Pure."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from fathom.api import names
+from fathom.api.status import ComparisonStatus
+from fathom.api.training import AdoptedDraft, TrainingPhase, TrainingStatus
+from fathom.cluster.kinds import ObjectKey
+from fathom.text import counted
+from fathom.times import rfc3339
+from fathom.training.record import TAKEN_IN, TrainingRecord, hours, over_budget
+from fathom.training.step import TrainingInput
+
+
+def training_status(
+    record: TrainingRecord, given: TrainingInput, key: ObjectKey
+) -> TrainingStatus | None:
+    """None: nothing was ever proposed.
+
+    Args:
+        record: as it is kept.
+        given: this pass's view.
+        key: of the resource.
+    """
+    if record.phase is None:
+        return None
+    return TrainingStatus(
+        phase=record.phase,
+        run=record.run,
+        since=rfc3339(record.since_s),
+        reason=record.reason,
+        message=_MESSAGES[record.phase](record, given, key),
+        job=_job(record, key),
+        adopt=_adopt(record),
+        gpu_hours_this_week=_budget(record, given),
+    )
+
+
+def _budget(record: TrainingRecord, given: TrainingInput) -> str:
+    if given.spec is None:
+        return ""
+    return f"{hours(record.begun_minutes(given.now_s))}/{given.spec.gpu_hours_per_week}"
+
+
+def _job(record: TrainingRecord, key: ObjectKey) -> str:
+    if record.phase is TrainingPhase.TRAINING:
+        return names.training_job(key.name, record.begun)
+    return names.intake_job(key.name, record.begun) if record.phase in TAKEN_IN else ""
+
+
+def _proposed(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
+    return f"Another draft may fit better: {_sentence(record.why)} {_asks(record, given, key)}"
+
+
+def _failed(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
+    ending = _sentence(record.ending)
+    return f"{ending[:1].upper()}{ending[1:]} {_asks(record, given, key)}"
+
+
+def _approved(record: TrainingRecord, given: TrainingInput, _: ObjectKey) -> str:
+    over = over_budget(record, given.spec, given.now_s) if given.spec is not None else ""
+    why = _sentence(given.held or over or "it begins now")
+    return f"Run {record.run} is approved, and has not begun: {why}"
+
+
+def _on_trial(record: TrainingRecord, given: TrainingInput, _: ObjectKey) -> str:
+    waits = f"{given.goes_first} is compared first" if given.goes_first else ""
+    return f"One replica is to have {_of_draft(record)}: {_verdict(given.verdict, waits)}"
+
+
+def _faster(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
+    command = f"kubectl fathom train {key.name} -n {key.namespace}"
+    patch = adoption_patch(_adopt(record))
+    return (
+        f"{_verdict(given.verdict)} To give all replicas {_of_draft(record)}, in Git, or: `kubectl "
+        f"patch speculativedeployment {key.name} -n {key.namespace} --type merge -p '{patch}'`. "
+        f"To drop it: `{command} --dismiss {record.run}`."
+    )
+
+
+def _adopted(record: TrainingRecord, *_: object) -> str:
+    return f"The spec names {_of_draft(record)}."
+
+
+def _dismissed(record: TrainingRecord, *_: object) -> str:
+    return f"It is over: {_sentence(record.ending)}"
+
+
+def _asks(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
+    spec = given.spec
+    if spec is None:
+        return ""
+    takes = f"To have one trained for at most {counted(spec.deadline_minutes, 'minute')}"
+    if spec.gpus:
+        takes += f" on {counted(spec.gpus, 'GPU')}"
+    command = f"kubectl fathom train {key.name} -n {key.namespace}"
+    over = over_budget(record, spec, given.now_s)
+    later = f" Approved, it waits, since {over}." if over else ""
+    return (
+        f"{takes}, approve this run: `{command} --approve {record.run}`. "
+        f"To decline: `{command} --dismiss {record.run}`.{later}"
+    )
+
+
+def _training(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
+    job = names.training_job(key.name, record.begun)
+    if not given.job.is_there:
+        return f"Job {job} is to be made: {_sentence(given.held or 'it begins now')}"
+    ends = ""
+    if given.spec is not None:
+        deadline_s = record.since_s + 60 * given.spec.deadline_minutes
+        ends = f" It is ended at {rfc3339(deadline_s)}."
+    if given.job.waits:
+        return f"Job {job} has not begun to train: {_sentence(given.job.waits)}{ends}"
+    return f"Job {job} trains.{ends} Its log may hold prompts: Fathom repeats none of it."
+
+
+def _intake(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
+    job = names.intake_job(key.name, record.begun)
+    if given.intake.waits:
+        return f"Job {job} has not begun: {_sentence(given.intake.waits)}"
+    return f"Job {job} verifies and stores what run {record.begun} left."
+
+
+def _refused(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
+    job = names.intake_job(key.name, record.begun)
+    return (
+        f"The draft of run {record.begun} was not taken. {given.intake.refusal} To have it taken "
+        f"in again, delete Job {job}. To end it: `kubectl fathom train {key.name} "
+        f"-n {key.namespace} --dismiss {record.run}`."
+    )
+
+
+def _of_draft(record: TrainingRecord) -> str:
+    result = record.result
+    if result is None:
+        return "the draft"
+    at = f" at {result.revision}" if result.revision else ""
+    return f"draft {result.id}{at}"
+
+
+def _verdict(found: ComparisonStatus | None, waits: str = "") -> str:
+    said = found.message if found is not None else ""
+    return _sentence(said or waits or "it begins soon")
+
+
+def adoption_patch(adopt: AdoptedDraft | None) -> str:
+    """The merge patch of the resource that gives all replicas a trained draft; JSON."""
+    adopted = {"id": adopt.id, "revision": adopt.revision} if adopt is not None else {}
+    return json.dumps({"spec": {"draft": adopted}}, separators=(",", ":"))
+
+
+def _adopt(record: TrainingRecord) -> AdoptedDraft | None:
+    result = record.result
+    return AdoptedDraft(id=result.id, revision=result.revision) if result is not None else None
+
+
+def _sentence(text: str) -> str:
+    return f"{text.strip().rstrip('.')}."
+
+
+_Message = Callable[[TrainingRecord, TrainingInput, ObjectKey], str]
+_MESSAGES: Final[Mapping[TrainingPhase, _Message]] = {
+    TrainingPhase.PROPOSED: _proposed,
+    TrainingPhase.APPROVED: _approved,
+    TrainingPhase.TRAINING: _training,
+    TrainingPhase.INTAKE: _intake,
+    TrainingPhase.REFUSED: _refused,
+    TrainingPhase.TRIAL: _on_trial,
+    TrainingPhase.FASTER: _faster,
+    TrainingPhase.ADOPTED: _adopted,
+    TrainingPhase.DISMISSED: _dismissed,
+    TrainingPhase.FAILED: _failed,
+}

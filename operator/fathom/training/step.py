@@ -1,0 +1,209 @@
+"""Takes the training of a draft one step on. Pure.
+
+Proposed, by an alarm or a person; approved, by a person who names the very run; trained by one Job;
+taken in by another; tried in one replica; adopted, by an edit of the spec, or dismissed. Nothing
+here writes the spec, and nothing begins that nobody approved.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fathom.api.status import ArmState, Compared, ComparisonStatus
+from fathom.api.training import ASKED_FOR, TrainingPhase, TrainingSpec
+from fathom.model_refs import ModelRef
+from fathom.training.intake import IntakeStage, IntakeStanding
+from fathom.training.record import (
+    AWAITS_APPROVAL,
+    ON_TRIAL,
+    TAKEN_IN,
+    WEEK_S,
+    Acceptance,
+    TrainingRecord,
+    over_budget,
+)
+
+_RUN_LENGTH: Final = 8
+"""Hex digits of a run."""
+_NOT_FASTER: Final = frozenset({Compared.SLOWER, Compared.NO_DIFFERENCE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why a training is to be proposed."""
+
+    reason: str
+    """An alarm's, or `ASKED_FOR`."""
+    why: str
+    """The same as a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStanding:
+    """The Job that trains, as it was read."""
+
+    is_there: bool = False
+    is_complete: bool = False
+    failed: str = ""
+    """Why it was given up, in Kubernetes' words; empty: it was not."""
+    waits: str = ""
+    """What keeps its pod from starting, in Kubernetes' words; empty: nothing that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingInput:
+    """One pass's view."""
+
+    now_s: float
+    spec: TrainingSpec | None
+    """None: the spec in force allows no training."""
+    target: ModelRef
+    draft: ModelRef
+    """That the spec in force names."""
+    cause: Cause | None
+    """An alarm that speaks for another draft; None: none does."""
+    acceptance: Acceptance
+    approved: str
+    """The run that a person approves; empty: none."""
+    dismissed: str
+    """The run that a person dismisses; empty: none."""
+    asked: str
+    """A person's wish for a proposal; empty: there is none."""
+    held: str
+    """Why nothing begins, as a sentence; empty: it may."""
+    job: JobStanding
+    intake: IntakeStanding
+    goes_first: str
+    """What the spec has compared before the trained draft, as a field; empty: nothing."""
+    verdict: ComparisonStatus | None
+    """What is found of the replica with the trained draft; None: there is none."""
+
+
+def next_training(before: TrainingRecord, given: TrainingInput) -> TrainingRecord:
+    """What is to be kept after this pass. It never raises, and never skips a phase.
+
+    Args:
+        before: what was kept.
+        given: this pass's view.
+    """
+    record = replace(before, starts=before.recent(given.now_s))
+    if record.is_active:
+        ended = _ended(record, given)
+        return _onward(record, given) if ended is None else ended
+    return _proposed(record, given)
+
+
+def run_of(record: TrainingRecord, given: TrainingInput) -> str:
+    """What a person approves: other models, another template or budget are another run."""
+    spec = given.spec.model_dump(mode="json") if given.spec is not None else None
+    models = [[ref.id, ref.revision] for ref in (given.target, given.draft)]
+    text = json.dumps([models, spec, record.reason, record.proposed_at_s], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_RUN_LENGTH]
+
+
+def _ended(record: TrainingRecord, given: TrainingInput) -> TrainingRecord | None:
+    """It is over by what a person did; None: it is not."""
+    if record.result is not None and given.draft == record.result.ref:
+        return record.at(TrainingPhase.ADOPTED, given.now_s)
+    if given.spec is None:
+        return _dismissed(record, given, "draft.training is no longer in the spec in force")
+    if given.draft != record.draft:
+        return _dismissed(record, given, "the spec names another draft by now")
+    if given.dismissed and given.dismissed == record.run:
+        return _dismissed(record, given, "a person dismissed it")
+    return None
+
+
+def _dismissed(record: TrainingRecord, given: TrainingInput, why: str) -> TrainingRecord:
+    return replace(record, ending=why).at(TrainingPhase.DISMISSED, given.now_s)
+
+
+def _proposed(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
+    """A new proposal, where something speaks for one."""
+    if given.spec is None or not given.draft.id:
+        return record
+    asks = bool(given.asked) and given.asked != record.asked
+    cause = Cause(reason=ASKED_FOR, why="a person asked for it") if asks else given.cause
+    if cause is None or not (asks or _may_ask(record, given)):
+        return record
+    fresh = replace(
+        record,
+        reason=cause.reason,
+        why=cause.why,
+        draft=given.draft,
+        proposed_at_s=given.now_s,
+        acceptance=given.acceptance,
+        asked=given.asked if asks else record.asked,
+        result=None,
+        ending="",
+    ).at(TrainingPhase.PROPOSED, given.now_s)
+    return replace(fresh, run=run_of(fresh, given))
+
+
+def _may_ask(record: TrainingRecord, given: TrainingInput) -> bool:
+    """Whether an alarm may ask: of one draft, once a week."""
+    return record.draft != given.draft or not 0 <= given.now_s - record.since_s < WEEK_S
+
+
+def _onward(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
+    if record.phase in AWAITS_APPROVAL or record.phase is TrainingPhase.APPROVED:
+        return _begun(record, given)
+    if record.phase is TrainingPhase.TRAINING:
+        return _trained(record, given)
+    if record.phase in TAKEN_IN:
+        return _taken_in(record, given)
+    return _tried(record, given) if record.phase in ON_TRIAL else record
+
+
+def _begun(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
+    """Begun, where a person approved exactly this, and nothing holds it."""
+    current = replace(record, run=run_of(record, given))
+    had = {record.begun, *(each.run for each in record.starts)}
+    if given.spec is None or given.approved != current.run or current.run in had:
+        # An edit since makes it another run, which nobody approved.
+        awaits = record.phase in AWAITS_APPROVAL
+        return current if awaits else current.at(TrainingPhase.PROPOSED, given.now_s)
+    if given.held or over_budget(current, given.spec, given.now_s):
+        return current.at(TrainingPhase.APPROVED, given.now_s)
+    return current.with_start(given.spec, given.now_s)
+
+
+def _trained(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
+    job = given.job
+    if not job.is_there:
+        gone = "its Job was deleted before it ended"
+        return _failed(record, given, gone) if record.is_job_seen else record
+    if job.failed:
+        return _failed(record, given, f"its Job failed: {job.failed.rstrip('.')}")
+    seen = replace(record, is_job_seen=True)
+    return seen.at(TrainingPhase.INTAKE, given.now_s) if job.is_complete else seen
+
+
+def _failed(record: TrainingRecord, given: TrainingInput, why: str) -> TrainingRecord:
+    """The same is proposed again, as another run: a person decides whether it is worth it."""
+    ending = f"run {record.begun} failed: {why}"
+    ended = replace(record, ending=ending, proposed_at_s=given.now_s)
+    return replace(ended, run=run_of(ended, given)).at(TrainingPhase.FAILED, given.now_s)
+
+
+def _taken_in(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
+    """Taken in, or refused: until the Job is deleted, and so made again."""
+    if given.intake.draft is not None:
+        return replace(record, result=given.intake.draft).at(TrainingPhase.TRIAL, given.now_s)
+    refused = given.intake.stage is IntakeStage.REFUSED
+    return record.at(TrainingPhase.REFUSED if refused else TrainingPhase.INTAKE, given.now_s)
+
+
+def _tried(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
+    """What is not faster goes by itself: it serves requests meanwhile."""
+    found = given.verdict
+    if found is None:
+        return record
+    if found.state is ArmState.FAILED:
+        return _dismissed(record, given, f"its replica was given up: {found.message.rstrip('.')}")
+    if found.result in _NOT_FASTER:
+        return _dismissed(record, given, "it was not faster than the draft that serves")
+    if found.result is Compared.FASTER:
+        return record.at(TrainingPhase.FASTER, given.now_s)
+    return record
