@@ -24,7 +24,6 @@ from fathom_vllm.steps import ClientOutputs, ScheduledStep
 
 MOST_DRAFTS = 8
 """Drafts of a step, on average, that may be gone through one by one."""
-_MOST_BITS = MOST_DRAFTS.bit_length() - 1
 
 
 class SampledTokens(Protocol):
@@ -63,7 +62,7 @@ class ContextSampling:
         drafts = len(step.scheduled_spec_decode_tokens)
         if not drafts or not sampled.sampled_token_ids:
             return None
-        steps = 1 << max(0, (drafts - 1).bit_length() - _MOST_BITS)
+        steps = 1 << ((drafts - 1) // MOST_DRAFTS).bit_length()
         self._due += 1 / steps
         if self._due < 1:
             return None

@@ -105,9 +105,9 @@ class CountersWriter:
         self.max_batch = max_batch
         self.max_depth = max_depth
         self._block = BLOCK_WORDS + max_depth
-        # Looked up in every step, and by batch; there is none of 0 requests.
+        # Where each batch's blocks begin, since every step asks; there is none of 0 requests.
         buckets = [0, *(bucket_index(batch) for batch in range(1, max_batch + 1))]
-        self._first_block = [bucket * (max_depth + 1) for bucket in buckets]
+        self._blocks = [BLOCKS + bucket * (max_depth + 1) * self._block for bucket in buckets]
         words = word_count(max_batch, max_depth)
         if path is None:
             self._map = mmap.mmap(-1, words * WORD)
@@ -146,17 +146,16 @@ class CountersWriter:
             accepted: of how many of them each position was accepted.
         """
         words = self._words
-        block = self._first_block[batch] + depth
-        drafts_at = BLOCKS + block * self._block + DRAFTS
-        at = drafts_at - DRAFTS + kind * CELL_WORDS
+        block = self._blocks[batch] + depth * self._block
+        at = block + kind * CELL_WORDS
         words[at] += 1
         words[at + 1] += seconds
         words[at + 2] += tokens
         words[at + 3] += batch
         words[at + 4] += prefill
         if drafts:
-            words[drafts_at] += drafts
-            for at, count in enumerate(accepted, drafts_at + 1):
+            words[block + DRAFTS] += drafts
+            for at, count in enumerate(accepted, block + DRAFTS + 1):
                 words[at] += count
 
     def context(self, index: int, sums: DraftSums, *, steps: int = 1) -> None:

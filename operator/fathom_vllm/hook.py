@@ -226,7 +226,21 @@ class SchedulerHook:
         if self._fuse.blown:
             return
         try:
-            self._count(step, outputs, by_context, busy=busy)
+            now_s = self.now()
+            seconds = self._steps.ended(step, now_s, busy=busy)
+            if seconds is not None:
+                observed = observe_step(step, outputs)
+                if observed is not None:
+                    count_step(self._counters, observed, seconds, self._stalls)
+            if by_context is not None:
+                for index, sums in drafts_by_context(step, by_context, outputs).items():
+                    self._counters.context(index, sums, steps=by_context.steps)
+            if not busy:
+                self._set_idle(idle=True)
+            if self.watch is not None and now_s - self._watch_checked_at_s > _WATCH_CHECK_SECONDS:
+                self._watch_checked_at_s = now_s
+                self.watch.keep_looking()
+            self._counters.hook_seconds(self.now() - now_s)
         except Exception as error:  # noqa: BLE001 - as above
             self.failed(error)
 
@@ -267,27 +281,3 @@ class SchedulerHook:
     def _set_idle(self, *, idle: bool) -> None:
         self._counters.set_idle(idle=idle)
         self._idle = idle
-
-    def _count(
-        self,
-        step: ScheduledStep,
-        outputs: Mapping[int, ClientOutputs],
-        by_context: CountedStep | None,
-        *,
-        busy: bool,
-    ) -> None:
-        now_s = self.now()
-        seconds = self._steps.ended(step, now_s, busy=busy)
-        if seconds is not None:
-            observed = observe_step(step, outputs)
-            if observed is not None:
-                count_step(self._counters, observed, seconds, self._stalls)
-        if by_context is not None:
-            for index, sums in drafts_by_context(step, by_context, outputs).items():
-                self._counters.context(index, sums, steps=by_context.steps)
-        if not busy:
-            self._set_idle(idle=True)
-        if self.watch is not None and now_s - self._watch_checked_at_s > _WATCH_CHECK_SECONDS:
-            self._watch_checked_at_s = now_s
-            self.watch.keep_looking()
-        self._counters.hook_seconds(self.now() - now_s)

@@ -31,7 +31,7 @@ A step of decodes that takes a tenth of a second, and ten times as long as those
 says nothing about depth: it counts as a usual step, and what it took beyond that is counted apart.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from fathom_vllm.counters import DECODE, MIXED, CountersWriter
@@ -73,6 +73,10 @@ class ScheduledStep(Protocol):
     @property
     def num_scheduled_tokens(self) -> dict[str, int]:
         """Tokens per request, drafts included."""
+
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        """Their sum."""
 
     @property
     def scheduled_spec_decode_tokens(self) -> dict[str, list[int]]:
@@ -166,25 +170,18 @@ def observe_step(step: ScheduledStep, outputs: Mapping[int, ClientOutputs]) -> E
     Returns:
         None where vLLM keeps no statistics: it does wherever ours are shown.
     """
-    batch = len(step.num_scheduled_tokens)
-    depth = step.num_spec_tokens_to_schedule
-    drafts = [*step.scheduled_spec_decode_tokens.values()]
-    # Under asynchronous scheduling all hold one and the same list, so that no element is compared.
-    alike = not drafts or drafts.count(drafts[0]) == len(drafts)
-    skipped = depth > 0 and getattr(step, "skip_drafts", False)
-    plain = alike and _is_plain(step, batch, depth, drafts)
-    kind = None if skipped else DECODE if plain else _kind(step, drafts, alike=alike)
     stats: StepStats | None = None
     tokens = 0
     for client in outputs.values():
         stats = stats or client.scheduler_stats
-        # A loop of Python's own, which is faster here than `map`.
-        tokens += sum([len(each.new_token_ids) for each in client.outputs])
+        # All lists first, and then their lengths: what has left the caches is fetched faster so.
+        tokens += sum(map(len, [each.new_token_ids for each in client.outputs]))
     if stats is None:
         return None
+    batch, depth = len(step.num_scheduled_tokens), step.num_spec_tokens_to_schedule
+    kind, prefill = _kind(step, depth)
     if kind is None:
-        return EngineStep(batch, None, MIXED, tokens, _prefilled(step, drafts, alike=alike))
-    prefill = _prefilled(step, drafts, alike=alike) if kind == MIXED else 0
+        return EngineStep(batch, None, MIXED, tokens, prefill)
     verified = stats.spec_decoding_stats
     if verified is None:
         return EngineStep(batch, depth, kind, tokens, prefill)
@@ -192,65 +189,47 @@ def observe_step(step: ScheduledStep, outputs: Mapping[int, ClientOutputs]) -> E
     return EngineStep(batch, depth, kind, tokens, prefill, verified.num_drafts, accepted[:depth])
 
 
-def _prefilled(step: ScheduledStep, drafts: Sequence[Sequence[int]], *, alike: bool) -> int:
-    """Tokens of prompts that a step computed: all but drafts and the token that each follows."""
-    scheduled = step.num_scheduled_tokens
-    new = {each.req_id for each in step.scheduled_new_reqs}
-    without = _undrafted(scheduled, step.scheduled_spec_decode_tokens, new)
-    undrafted = sum(scheduled[each] == 1 for each in without)
-    drafted = len(drafts) * len(drafts[0]) if alike and drafts else sum(map(len, drafts))
-    return sum(scheduled.values()) - undrafted - len(drafts) - drafted
+def _kind(step: ScheduledStep, depth: int) -> tuple[int | None, int]:
+    """Whether a step held decodes alone, None for a transition; and its tokens of prompts.
 
-
-def _is_plain(step: ScheduledStep, batch: int, depth: int, drafts: Sequence[Sequence[int]]) -> bool:
-    """Whether all requests verify drafts of one length and nothing else: most steps are that.
-
-    Args:
-        step: what was scheduled, with drafts that are alike.
-        batch: its requests.
-        depth: at which it drafts.
-        drafts: of its requests.
+    Of each request vLLM schedules its drafts, the token that they follow, and what is beyond these:
+    tokens of its prompt. So the total tells whether there are any, and no request has to be asked.
     """
-    if step.scheduled_new_reqs or len(drafts) != (batch if depth else 0):
-        return False
-    if [*step.num_scheduled_tokens.values()].count(depth + 1) != batch:
-        return False
-    return not drafts or len(drafts[0]) == depth
+    batch, new = len(step.num_scheduled_tokens), step.scheduled_new_reqs
+    drafts = [*step.scheduled_spec_decode_tokens.values()]
+    # Under asynchronous scheduling all hold one and the same list, so that no element is compared.
+    alike = not drafts or drafts.count(drafts[0]) == len(drafts)
+    tokens = len(drafts) * len(drafts[0]) if alike and drafts else sum(map(len, drafts))
+    beyond = step.total_num_scheduled_tokens - batch - tokens
+    undrafted = decoding = batch - len(drafts)
+    if undrafted and (new or beyond):
+        decoding = _undrafted_decodes(step)
+    prefill = beyond + undrafted - decoding
+    if depth and (decoding or getattr(step, "skip_drafts", False)):
+        return None, prefill
+    if drafts and not (alike and len(drafts[0]) == depth) and _has_another_depth(step, depth):
+        return None, prefill
+    return MIXED if new or beyond else DECODE, prefill
 
 
-def _kind(step: ScheduledStep, drafts: Sequence[Sequence[int]], *, alike: bool) -> int | None:
-    """Whether the step held decodes alone; None if one of them is of another depth."""
-    scheduled = step.num_scheduled_tokens
-    drafted = step.scheduled_spec_decode_tokens
-    depth = step.num_spec_tokens_to_schedule
+def _undrafted_decodes(step: ScheduledStep) -> int:
+    """Requests without drafts that are neither new nor in the middle of a prompt."""
+    scheduled, drafted = step.num_scheduled_tokens, step.scheduled_spec_decode_tokens
     new = {each.req_id for each in step.scheduled_new_reqs}
-    kind = MIXED if new else DECODE
-    if drafts and not (alike and len(drafts[0]) == depth):
-        for name, draft in drafted.items():
-            if len(draft) == depth:
-                continue
-            if scheduled[name] <= len(draft) + 1 and name not in new:
-                return None
-            kind = MIXED
-    if drafted or depth:
-        for name in _undrafted(scheduled, drafted, new):
-            if scheduled[name] > 1:
-                kind = MIXED
-            elif depth:
-                return None
-    if kind == DECODE and max(scheduled.values(), default=0) > depth + 1:
-        kind = MIXED
-    return kind
+    if len(scheduled) - len(drafted) == len(new) and drafted.keys().isdisjoint(new):
+        return 0
+    others = set(scheduled).difference(drafted, new)
+    return [*map(scheduled.__getitem__, others)].count(1)
 
 
-def _undrafted(
-    scheduled: Collection[str], drafted: Mapping[str, Sequence[int]], new: Collection[str]
-) -> Collection[str]:
-    """Requests that bring no drafts although they are not new."""
-    missing = len(scheduled) - len(drafted)
-    if not missing or (missing == len(new) and drafted.keys().isdisjoint(new)):
-        return ()
-    return [name for name in scheduled if name not in drafted and name not in new]
+def _has_another_depth(step: ScheduledStep, depth: int) -> bool:
+    """Whether a request that decodes has drafts, and not as many as the step's depth."""
+    scheduled = step.num_scheduled_tokens
+    new = {each.req_id for each in step.scheduled_new_reqs}
+    return any(
+        len(draft) != depth and scheduled[name] == len(draft) + 1 and name not in new
+        for name, draft in step.scheduled_spec_decode_tokens.items()
+    )
 
 
 class StepsInFlight:

@@ -32,6 +32,9 @@ from fathom_vllm.scheduler import LiveDepthScheduler
 
 BATCH = 4
 ENDLESS = 1_000_000
+SHORT = 8
+PROMPTS = (1, 40)
+"""Tokens of answers and of prompts, where requests come and go."""
 
 
 def unequal_tables() -> list[object]:
@@ -86,6 +89,30 @@ def without_drafts(target: str, steps: int) -> None:
     engine = BusyScheduler(Stand(target, None).scheduler(LiveDepthScheduler), BATCH, tokens=ENDLESS)
     for _ in range(steps):
         engine.step()
+
+
+def come_and_go(target: str, draft: str, counters: Path, steps: int) -> dict[str, list[float]]:
+    """Make some steps while requests come and go.
+
+    Returns:
+        Steps with prompts, and tokens of prompts: as vLLM scheduled them, and as they were counted.
+    """
+    os.environ["FATHOM_COUNTERS_FILE"] = str(counters)
+    scheduler = Stand(target, draft).scheduler(LiveDepthScheduler)
+    engine = BusyScheduler(scheduler, BATCH, tokens=SHORT, prompts=PROMPTS)
+    prompts = []
+    for _ in range(steps):
+        engine.step()
+        new = engine._in_flight.scheduled_new_reqs
+        prompts.append(sum(len(each.prompt_token_ids) for each in new))
+    prompts.pop()  # of the step that is still in flight
+    counts = read_counts(str(counters))
+    assert counts is not None
+    mixed = [cell for cell in counts.steps if cell.kind == "mixed"]
+    return {
+        "scheduled": [sum(map(bool, prompts)), sum(prompts)],
+        "counted": [sum(cell.steps for cell in mixed), sum(cell.prefill for cell in mixed)],
+    }
 
 
 def counted(counts: Counts | None) -> dict[str, object]:
@@ -143,6 +170,9 @@ def main() -> None:
         plain = os.environ["FATHOM_COUNTERS_FILE"] = str(directory / "without")
         without_drafts(asked["target"], asked["steps"])
         answer["without_drafts"] = counted(read_counts(plain))
+        answer["prompts"] = come_and_go(
+            asked["target"], asked["draft"], directory / "prompts", asked["steps_with_prompts"]
+        )
     print(json.dumps(answer))
 
 

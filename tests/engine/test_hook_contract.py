@@ -18,6 +18,7 @@ PROBE = Path(__file__).with_name("hook_probe.py")
 DEPTHS = (5, 1, 0, 7, 2, 3)
 STEPS = 6
 """At each."""
+STEPS_WITH_PROMPTS = 60
 STARTUP = 3
 TOKENS = 4
 """The user's own, once the document is gone."""
@@ -32,6 +33,7 @@ def said(request: pytest.FixtureRequest, pair: ModelPair, ask_vllm: AskVllm) -> 
         "draft": str(pair.draft),
         "depths": DEPTHS,
         "steps": STEPS,
+        "steps_with_prompts": STEPS_WITH_PROMPTS,
         "tokens": TOKENS,
     }
     found: Mapping[str, Any] = ask_vllm(PROBE, question, release=request.param)
@@ -73,6 +75,13 @@ def test_an_engine_without_speculation_counts_its_steps_at_depth_0(said: Mapping
     assert counted["depths"] == [0]
     # The last one is still in flight.
     assert counted["steps"] == STEPS - 1
+
+
+def test_vllms_total_tells_steps_with_prompts_and_their_tokens(said: Mapping[str, Any]) -> None:
+    prompts = said["prompts"]
+
+    assert prompts["counted"] == prompts["scheduled"]
+    assert 0 < prompts["scheduled"][0] < STEPS_WITH_PROMPTS - 1
 
 
 def test_vllms_configuration_says_what_it_runs_with(said: Mapping[str, Any]) -> None:

@@ -37,6 +37,10 @@ class Scheduled:
     scheduled_cached_reqs: Cached = field(default_factory=Cached)
     num_invalid_spec_tokens: None = None
 
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        return sum(self.num_scheduled_tokens.values())
+
 
 @dataclass(frozen=True)
 class Case:

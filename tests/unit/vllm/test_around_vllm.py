@@ -32,6 +32,7 @@ class AsyncScheduler:
 class Step:
     def __init__(self, wants, depth):
         self.num_scheduled_tokens = dict.fromkeys(wants, depth + 1)
+        self.total_num_scheduled_tokens = len(wants) * (depth + 1)
         self.scheduled_spec_decode_tokens = {name: [-1] * depth for name in wants}
         self.num_spec_tokens_to_schedule = depth
         self.scheduled_new_reqs = []

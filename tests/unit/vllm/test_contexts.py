@@ -26,6 +26,10 @@ class Scheduled:
     scheduled_cached_reqs: Cached = field(default_factory=Cached)
     num_invalid_spec_tokens: dict[str, int] | None = None
 
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        return sum(self.num_scheduled_tokens.values())
+
 
 class Batch:
     """A step in the making: one call per request."""
@@ -72,6 +76,7 @@ class Batch:
     def _add(self, context: int | None, row: Row) -> str:
         name = f"r{len(self.rows)}"
         self.rows.append(row)
+        self.scheduled.num_scheduled_tokens[name] = 1 + row.drafts
         if row.drafts:
             self.scheduled.scheduled_spec_decode_tokens[name] = [-1] * row.drafts
         if context is not None:

@@ -39,6 +39,10 @@ class Scheduled:
         return {f"r{i}": 1 + self.num_spec_tokens_to_schedule for i in range(self.batch)}
 
     @property
+    def total_num_scheduled_tokens(self) -> int:
+        return sum(self.num_scheduled_tokens.values())
+
+    @property
     def scheduled_spec_decode_tokens(self) -> dict[str, list[int]]:
         return {f"r{i}": [-1] * self.num_spec_tokens_to_schedule for i in range(self.batch)}
 

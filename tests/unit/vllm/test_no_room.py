@@ -28,6 +28,7 @@ logging.basicConfig(stream=sys.stderr)
 class Step:
     num_scheduled_tokens: dict
     scheduled_spec_decode_tokens: dict
+    total_num_scheduled_tokens: int
     num_spec_tokens_to_schedule: int
     scheduled_new_reqs: tuple = ()
 
@@ -43,7 +44,7 @@ def engine(after_start=lambda: None, max_batch={BATCH}):
         if batch > max_batch:
             break
         names = [str(at) for at in range(batch)]
-        step = Step(dict.fromkeys(names, 4), dict.fromkeys(names, [-1] * 3), 3)
+        step = Step(dict.fromkeys(names, 4), dict.fromkeys(names, [-1] * 3), 4 * batch, 3)
         hook.after_schedule(step, hook.now())
         drafts = Of(num_drafts=batch, num_accepted_tokens_per_pos=[batch, 0, 0])
         emitted = [Of(new_token_ids=[1, 2])] * batch

@@ -9,6 +9,7 @@ from fathom_vllm.counters import DECODE, MIXED, CountersWriter
 from fathom_vllm.counts import read_counts
 from fathom_vllm.steps import EngineStep, Stalls, StepsInFlight, count_step, observe_step
 from support.vllm_outputs import Cached, New, Row, outputs_of
+from support.work import work_of
 
 
 @dataclass
@@ -20,6 +21,10 @@ class Scheduled:
     scheduled_cached_reqs: Cached = field(default_factory=Cached)
     num_invalid_spec_tokens: None = None
     skip_drafts: bool = False
+
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        return sum(self.num_scheduled_tokens.values())
 
 
 class Batch:
@@ -168,6 +173,28 @@ def test_requests_that_failed_emitted_nothing(clients: list[int]) -> None:
     batch = Batch(0).decode(0, 0).decode(0, 0)
     step = observe_step(batch.scheduled, outputs_of(batch.rows, failed=clients))
     assert step == EngineStep(batch=2, depth=0, tokens=2)
+
+
+def busy(requests: int, *, new: int = 0) -> Batch:
+    """A step of many requests, some of them new."""
+    batch = Batch(3)
+    for _ in range(requests - new):
+        batch.decode(3, 1)
+    for _ in range(new):
+        batch.prefill(20)
+    return batch
+
+
+def calls(batch: Batch) -> int:
+    """How many it takes to observe a step, of functions in C too."""
+    outputs = outputs_of(batch.rows)
+    return work_of(lambda: observe_step(batch.scheduled, outputs)).calls
+
+
+@pytest.mark.parametrize("new", [0, 2])
+def test_a_step_of_many_requests_takes_no_more_calls_than_one_of_few(new: int) -> None:
+    few, many = busy(8, new=new), busy(512, new=new)
+    assert calls(few) == calls(many)
 
 
 def test_of_an_engine_that_keeps_no_statistics_nothing_is_told() -> None:

@@ -61,6 +61,11 @@ class SimulatedStep:
     num_spec_tokens_to_schedule: int
     num_invalid_spec_tokens: None = None
 
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        """Their sum."""
+        return sum(self.num_scheduled_tokens.values())
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSamples:
@@ -211,7 +216,7 @@ class SimulatedEngine:
         for request, row in zip(requests, rows, strict=True):
             self._deliver(request, row, step.num_spec_tokens_to_schedule)
         self._drop_finished()
-        self._observer.stepped(sum(step.num_scheduled_tokens.values()))
+        self._observer.stepped(step.total_num_scheduled_tokens)
         if self._hook is not None:
             busy = bool(self.running or self.waiting)
             self._hook.after_update(step, {0: outputs}, busy=busy, by_context=by_context)
@@ -254,7 +259,7 @@ class SimulatedEngine:
         prefill = sum(request.prompt_tokens for request in step.scheduled_new_reqs)
         return self._plant.step_seconds(
             requests=len(step.num_scheduled_tokens),
-            tokens=sum(step.num_scheduled_tokens.values()) - prefill - cut,
+            tokens=step.total_num_scheduled_tokens - prefill - cut,
             prefill=prefill,
             drafting=step.num_spec_tokens_to_schedule,
         )
