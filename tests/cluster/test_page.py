@@ -24,6 +24,7 @@ from support.page_lives import CRASH, IMAGE, seen
 from support.page_picture import WIDTHS, picture, written
 from support.page_states import page_states, thirty
 from support.page_subjects import HOSTILE, hostile, lived, troubled
+from support.pages import DOCS
 from support.waiting import until
 from unit.runtime.test_main import free_ports
 
@@ -34,6 +35,11 @@ pytestmark = pytest.mark.cluster
 NARROW, WIDE = 320, 1600
 TIGHT = 802
 """The narrowest at which the list is a table."""
+KEPT_OPEN = (
+    *("list", "crashing", "tuned", "report", "recording", "hostile", "standby"),
+    "training-failed",
+)
+"""States that together have every part of the page."""
 LARGEST_PICTURE_BYTES = 150 * 1024
 
 
@@ -148,9 +154,23 @@ async def test_nothing_overlaps_is_cut_or_leaves_the_screen(
                     assert await faults(page) == [], f"{name}, {width}, {scheme}"
 
 
+async def test_the_picture_of_a_draft_s_life_has_room_for_its_words(browser: Browser) -> None:
+    async with opened(browser, (DOCS / "draft-life.svg").as_uri()) as page:
+        outside = await page.evaluate(
+            """() => [...document.querySelectorAll("g")].flatMap((step) => {
+              const box = step.querySelector("rect").getBoundingClientRect();
+              return [...step.querySelectorAll("text")].filter((each) => {
+                const { left, right, top, bottom } = each.getBoundingClientRect();
+                return left < box.left || right > box.right || top < box.top || bottom > box.bottom;
+              }).map((each) => each.textContent);
+            })"""
+        )
+        assert outside == []
+
+
 async def test_nobody_is_kept_out(browser: Browser, pages: dict[str, str]) -> None:
     async with opened(browser, "about:blank") as page:
-        for name in ("list", "crashing", "tuned", "report", "recording", "hostile", "standby"):
+        for name in KEPT_OPEN:
             await page.goto(pages[name])
             if name == "tuned":
                 await page.locator("summary").click()

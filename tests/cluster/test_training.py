@@ -48,7 +48,7 @@ FLEET: Final[Mapping[str, Any]] = {
     **SPEC,
     "draft": {"id": "draft", "training": TRAINING},
     "cache": {"size": "1Gi", "prefetch": False},
-    "rollout": {"canaryMinutes": 0},
+    "rollout": {"canaryMinutes": 20},
 }
 
 
@@ -89,7 +89,7 @@ async def test_it_is_trained_taken_in_tried_and_adopted(
     )
     assert kinds == ["intake", "training"]
 
-    await resource.edit({"draft": {"id": draft}})
+    await resource.edit({"draft": {"id": draft}, "rollout": {"canaryMinutes": 0}})
     await training_at(resource, "Adopted")
     await resource.wait("Progressing", "False", "UpToDate")
     await resource.wait("Degraded", "False")

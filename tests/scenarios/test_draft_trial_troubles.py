@@ -15,7 +15,7 @@ from fathom.cluster.kinds import CONFIG_MAP, POD
 from fathom.engine.depth import depth_at
 from fathom.model_facts import ModelFacts
 from fathom.model_refs import ModelRef, model_refs
-from fathom.page.overview import under_way
+from fathom.page.draft_life import lives_in
 from fathom.runtime.caches import NOT_YET
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide
@@ -133,8 +133,9 @@ async def test_a_pin_on_its_pod_is_told() -> None:
 async def test_the_page_names_what_is_compared() -> None:
     harness = await trying()
     await pass_minutes(harness, 5)
-    (fact,) = under_way(SpeculativeDeploymentStatus.model_validate(harness.status))
-    assert fact.name == f"Another draft on {trial_of(harness)['pod']}: Comparing"
+    (life,) = lives_in(SpeculativeDeploymentStatus.model_validate(harness.status))
+    assert life.title == f"Another draft is on trial in {trial_of(harness)['pod']}"
+    assert life.code == "DraftTrial/Comparing"
 
 
 @pytest.mark.parametrize("by", ["rollout.paused", "annotation"])

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import structlog
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.api.names import ANNOTATION_PAUSED
+from fathom.api.names import ANNOTATION_PAUSED, ANNOTATION_PROPOSE_TRAINING
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.cluster.kinds import CONFIG_MAP, POD, SPECULATIVE_DEPLOYMENT, ServedApis
 from fathom.engine.depth import DepthDocument, flat
@@ -28,6 +28,7 @@ from fathom.tuning.tuner import decide
 from fathom_vllm.environment import DEPTH_KEY
 from support.loop_harness import KEY, START_S, FakeMetrics, LoopHarness, ManualClock
 from support.page_subjects import EAGER
+from support.played_training import ALLOWED, approve, end_job
 from unit.tuning.plant import EASY, HARD, MIDDLE, Hardware, Pod
 
 MINUTE_S: Final = 60.0
@@ -283,6 +284,28 @@ async def _day() -> Life:
     return await life.passes(8 * 60)
 
 
+async def _training_proposed() -> Life:
+    """A person asked for it, and has not decided yet."""
+    life = await _tuned(20, **ALLOWED)
+    life.annotate(ANNOTATION_PROPOSE_TRAINING, "1")
+    return await life.passes(3)
+
+
+async def _training_failed() -> Life:
+    life = await _training_proposed()
+    approve(life.harness)
+    await life.passes(2)
+    end_job(life.harness, "training", exit_code=1)
+    return await life.passes(4)
+
+
+async def _draft_on_trial() -> Life:
+    """Another draft that the spec names; its pod is on its way."""
+    life = await _tuned(20, replicas=3)
+    life.harness.edit({"draft.trial": {"id": "org/another-draft"}})
+    return await life.passes(4, controllers=True)
+
+
 _LIVES: Final[Mapping[str, Callable[[], Awaitable[Life]]]] = {
     "tuned": _tuned,
     "probing": _probing,
@@ -298,6 +321,8 @@ _LIVES: Final[Mapping[str, Callable[[], Awaitable[Life]]]] = {
     "starting": _starting,
     "static": _static,
     "spec-refused": _spec_refused,
+    "training-failed": _training_failed,
+    "draft-on-trial": _draft_on_trial,
     "day": _day,
 }
 

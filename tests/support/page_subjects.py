@@ -6,6 +6,8 @@ from functools import cache
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import (
+    ArmState,
+    ComparisonStatus,
     Condition,
     DepthStatus,
     EngineStatus,
@@ -14,6 +16,7 @@ from fathom.api.status import (
     SpeculativeDeploymentStatus,
     TuningStatus,
 )
+from fathom.api.training import TrainingPhase, TrainingStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument, merged, summary
 from fathom.page.history import History
@@ -139,6 +142,17 @@ def hostile() -> Subject:
             "conditions": (condition(AlarmKind.DRAFT_MISMATCH, HOSTILE, message),),
             "rollout": RolloutStatus(
                 revision=HOSTILE, stage=HOSTILE, since=rfc3339(START_S), message=message
+            ),
+            "training": TrainingStatus(
+                phase=TrainingPhase.FASTER,
+                run=HOSTILE,
+                since=HOSTILE,
+                message=f"{message} To give all replicas {message}, or: `{message}`.",
+                job=HOSTILE,
+                gpu_hours_this_week=HOSTILE,
+            ),
+            "draft_trial": ComparisonStatus(
+                state=ArmState.FAILED, since=HOSTILE, reason=HOSTILE, message="`" + message
             ),
             "measured": MeasuredStatus(at=HOSTILE, acceptance_length=HOSTILE),
             "tuning": TuningStatus(

@@ -12,6 +12,7 @@ from fathom.api.status import (
     QualityResult,
     SpeculativeDeploymentStatus,
 )
+from fathom.api.training import TrainingPhase
 from fathom.cli.status_checks import (
     CheckState,
     Given,
@@ -24,9 +25,13 @@ from fathom.cli.status_checks import (
     tuning_check,
 )
 from fathom.health import holds
-from fathom.times import ago
+from fathom.times import ago, lasting
+from fathom.training.record import AWAITS_PERSON
+from fathom.training.status import cause_and_advice
 
 _Given = Given[SpeculativeDeploymentStatus]
+TRAINING: Final = "training"
+"""Subject of the line on another draft that is trained."""
 _HAS_ITS_LINE: Final = frozenset({Reason.INVALID_SPEC, Reason.WEIGHTS_NOT_FETCHED})
 """Reasons of Degraded that are the subject of another line."""
 
@@ -52,6 +57,7 @@ def deployment_checks(given: _Given) -> Iterator[StatusCheck]:
     yield traffic_check(given)
     yield from gain_checks(given)
     yield from _compared(given)
+    yield from _training(given)
     yield from _quality(given)
     for each in given.status.left_out:
         yield StatusCheck(subject="not made", state=CheckState.UNKNOWN, text=each)
@@ -161,6 +167,22 @@ def _compared(given: _Given) -> Iterator[StatusCheck]:
         state = CheckState.WARNING
     text = f"{found.result or found.state}: {found.message}"
     yield StatusCheck(subject="compared", state=state, text=text)
+
+
+def _training(given: _Given) -> Iterator[StatusCheck]:
+    """Another draft that is trained. What serves is well, even where a person is waited for."""
+    found = given.status.training
+    if found is None:
+        return
+    cause, advice = cause_and_advice(found.message)
+    state = CheckState.OK
+    if found.phase in AWAITS_PERSON:
+        state = CheckState.WARNING
+        advice = advice or f"`kubectl fathom train {given.name}` says what it waits for."
+    elif found.phase is TrainingPhase.APPROVED:
+        state = CheckState.UNKNOWN
+    text = joined(found.phase, f"run {found.run}", lasting(found.since, given.now_s))
+    yield StatusCheck(subject=TRAINING, state=state, text=f"{text}: {cause}", hint=advice)
 
 
 def _quality(given: _Given) -> Iterator[StatusCheck]:

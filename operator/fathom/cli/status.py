@@ -15,7 +15,7 @@ from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
 from fathom.api.tuner import SpeculationTunerStatus
 from fathom.cli.arguments import OptionalName, asked_for
 from fathom.cli.cluster import AnyReported, Listed, read_all, read_reported
-from fathom.cli.deployment_checks import deployment_checks
+from fathom.cli.deployment_checks import TRAINING, deployment_checks
 from fathom.cli.documents import (
     AsOutput,
     Document,
@@ -170,7 +170,18 @@ def list_view(reports: Sequence[StatusReport], namespace: str) -> RenderableType
         failed = each.headline is Headline.NOT_WELL
         mark, style = _MARKS[CheckState.FAILED if failed else state]
         table.add_row(Text(mark, style=style), _headline(each))
+        if waiting := _waiting(each):
+            table.add_row("", Text(waiting))
     return table
+
+
+def _waiting(report: StatusReport) -> str:
+    """That a training waits for a person; empty: none does."""
+    waits = any(
+        each.subject == TRAINING and each.state is CheckState.WARNING for each in report.checks
+    )
+    command = f"fathom status {report.name} -n {report.namespace}"
+    return f"→ A training waits for a person: `{command}` says for what." if waits else ""
 
 
 @app.command()

@@ -9,7 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom.adapters.ports import KubePort, SystemClock
-from fathom.api.status import DecisionStatus, MeasuredStatus, ReportedStatus
+from fathom.api.status import (
+    DecisionStatus,
+    MeasuredStatus,
+    ReportedStatus,
+    SpeculativeDeploymentStatus,
+)
+from fathom.api.training import TrainingPhase
 from fathom.api.tuner import Level, SpeculationTunerStatus
 from fathom.cli.cluster import AnyReported, Listed, read_all
 from fathom.cli.documents import (
@@ -39,6 +45,7 @@ from fathom.cli.options import (
 from fathom.cluster.kinds import SPECULATION_TUNER
 from fathom.health import UNKNOWN, is_measured_now, standing, unwatched_since
 from fathom.times import ago
+from fathom.training.record import AWAITS_PERSON
 
 _NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN", "MEASURED")
 """The last says when something was measured: without traffic that is long ago, and those before it
@@ -75,6 +82,8 @@ class TopRow(Part):
     last_decision: str | None
     last_decision_at: str | None
     alarms: tuple[str, ...]
+    training: TrainingPhase | None
+    """How far the training of another draft is; null: none was proposed."""
     unwatched_since: str | None
     """When an operator last reconciled it, if that is long ago; null: one does."""
 
@@ -132,8 +141,19 @@ def _cells(status: ReportedStatus, now_s: float) -> tuple[Text, ...]:
     )
     return (
         *(Text(each or UNKNOWN) for each in cells),
-        Text(", ".join(alarms) or UNKNOWN, style="red" if alarms else ""),
+        Text(", ".join((*alarms, *_waiting(status))) or UNKNOWN, style="red" if alarms else ""),
     )
+
+
+def _training(status: ReportedStatus) -> TrainingPhase | None:
+    found = status.training if isinstance(status, SpeculativeDeploymentStatus) else None
+    return found.phase if found else None
+
+
+def _waiting(status: ReportedStatus) -> tuple[str, ...]:
+    """A training that waits for a person: it is no alarm, and is shown after those."""
+    phase = _training(status)
+    return (f"Training/{phase}",) if phase in AWAITS_PERSON else ()
 
 
 def _decision(decision: DecisionStatus) -> str:
@@ -169,6 +189,7 @@ def _row(reported: AnyReported, now_s: float) -> TopRow:
         last_decision=_decision(decision) if decision else None,
         last_decision_at=decision.at if decision else None,
         alarms=standing(status, now_s),
+        training=_training(status),
         unwatched_since=unwatched_since(status, now_s) or None,
     )
 

@@ -40,6 +40,7 @@ from fathom.health import (
     unwatched_since,
     wellness_in,
 )
+from fathom.page.draft_life import lives_in
 from fathom.page.history import KEPT_S, comparison_in_words, rollout_in_words
 from fathom.page.subject import Fact
 from fathom.times import unix_seconds
@@ -261,7 +262,8 @@ def overview_of(
 
 def _row(key: ObjectKey, status: ReportedStatus, wellness: Wellness, now_s: float) -> OverviewRow:
     measured = status.measured if is_measured_now(status, now_s) else MeasuredStatus()
-    notices, reason = notices_in(status, key.name, now_s), status.tuning.summary.partition("/")[2]
+    notices = (*notices_in(status, key.name, now_s), *_waiting(status))
+    reason = status.tuning.summary.partition("/")[2]
     return OverviewRow(
         namespace=key.namespace,
         name=key.name,
@@ -277,6 +279,20 @@ def _row(key: ObjectKey, status: ReportedStatus, wellness: Wellness, now_s: floa
         notices=notices,
         cause="" if notices else wellness.cause,
     )
+
+
+def _waiting(status: ReportedStatus) -> Iterator[Notice]:
+    """Trainings that wait for a person; what serves is well meanwhile."""
+    for each in lives_in(status):
+        if each.waits:
+            yield Notice(
+                health=Health.PAUSED,
+                title=each.title,
+                code=each.code,
+                cause=each.cause,
+                advice=each.advice,
+                since=each.since,
+            )
 
 
 def path_of(kind: Kind) -> str:
@@ -309,8 +325,8 @@ def under_way(status: ReportedStatus) -> Iterator[Fact]:
     if rollout is not None and rollout.stage not in {COMPLETE, "RolledBack", ""}:
         name = f"Rollout to {rollout.revision}: {rollout.stage}"
         yield Fact(name, rollout_in_words(rollout) or rollout.reason, rollout.since)
-    if compared is not None and not compared.since:
+    # Another draft has a part of its own: its life.
+    if compared is not None and compared is not status.draft_trial and not compared.since:
         what = "Adaptive verification" if status.adaptive_verification else "No drafts"
-        what = "Another draft" if status.draft_trial else what
         name = f"{what} on {compared.pod or 'one replica'}: {compared.state}"
         yield Fact(name, comparison_in_words(compared) or compared.reason)

@@ -23,6 +23,7 @@ from fathom.health import (
 )
 from fathom.measurement.bench_result import DepthBench
 from fathom.page.charts import Charts, EmptyPanels, charts_of, own_depth, panels_of
+from fathom.page.draft_life import DraftLife, lives_in
 from fathom.page.history import LONGEST_MESSAGE, Moment, moments_of
 from fathom.page.overview import (
     TUNERS,
@@ -106,6 +107,8 @@ class ResourceView:
     """Since when its history goes; empty: whoever made it has none."""
     notices: tuple[Notice, ...]
     """What to read first: alarms, conditions, what is over since lately, warnings of the spec."""
+    lives: tuple[DraftLife, ...] = ()
+    """Another draft that is trained or on trial."""
     groups: tuple[FactGroup, ...]
     left_out: tuple[str, ...]
     """Optional objects that are not made, and why."""
@@ -165,8 +168,9 @@ def resource_view(subject: AnySubject, now_s: float) -> ResourceView:
     explanation, rows = explained(subject, now_s)
     wellness = wellness_in(status, name=subject.key.name, newest=0, now_s=now_s)
     notices = (*notices_in(status, subject.key.name, now_s), *warnings_in(status))
-    judgements = tuple(under_way(status))
-    above = (*(each.cause for each in notices), *(each.value for each in judgements))
+    judgements, lives = tuple(under_way(status)), lives_in(status)
+    causes = (*(each.cause for each in notices), *(each.cause for each in lives))
+    above = (*causes, *(each.value for each in judgements))
     charts = charts_of(history.points if history else ())
     panels, empty = panels_of(
         charts, explanation.tokens, tuned.fixed, uncounted=_uncounted(subject)
@@ -183,6 +187,7 @@ def resource_view(subject: AnySubject, now_s: float) -> ResourceView:
         at=rfc3339(now_s),
         since=rfc3339(history.since_s) if history else "",
         notices=notices,
+        lives=lives,
         groups=(
             FactGroup("", tuple(subject.facts())),
             *_of_engines(status),

@@ -22,6 +22,8 @@ ENDED: Final = frozenset({None, TrainingPhase.ADOPTED, TrainingPhase.DISMISSED})
 AWAITS_APPROVAL: Final = frozenset({TrainingPhase.PROPOSED, TrainingPhase.FAILED})
 TAKEN_IN: Final = frozenset({TrainingPhase.INTAKE, TrainingPhase.REFUSED})
 ON_TRIAL: Final = frozenset({TrainingPhase.TRIAL, TrainingPhase.FASTER})
+AWAITS_PERSON: Final = AWAITS_APPROVAL | {TrainingPhase.REFUSED, TrainingPhase.FASTER}
+"""Phases that last until a person acts; what serves is well meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

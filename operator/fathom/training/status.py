@@ -13,6 +13,12 @@ from fathom.times import rfc3339
 from fathom.training.record import TAKEN_IN, TrainingRecord, hours, over_budget
 from fathom.training.step import TrainingInput
 
+_TO_APPROVE: Final = "To have one trained"
+_TO_ADOPT: Final = "To give all replicas"
+_TO_TAKE_IN: Final = "To have it taken in again"
+_WHAT_FOLLOWS: Final = (_TO_APPROVE, _TO_ADOPT, _TO_TAKE_IN)
+"""How the part of a message begins that says what a person may do."""
+
 
 def training_status(
     record: TrainingRecord, given: TrainingInput, key: ObjectKey
@@ -74,7 +80,7 @@ def _faster(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str
     command = f"kubectl fathom train {key.name} -n {key.namespace}"
     patch = adoption_patch(_adopt(record))
     return (
-        f"{_verdict(given.verdict)} To give all replicas {_of_draft(record)}, in Git, or: `kubectl "
+        f"{_verdict(given.verdict)} {_TO_ADOPT} {_of_draft(record)}, in Git, or: `kubectl "
         f"patch speculativedeployment {key.name} -n {key.namespace} --type merge -p '{patch}'`. "
         f"To drop it: `{command} --dismiss {record.run}`."
     )
@@ -92,7 +98,7 @@ def _asks(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     spec = given.spec
     if spec is None:
         return ""
-    takes = f"To have one trained for at most {counted(spec.deadline_minutes, 'minute')}"
+    takes = f"{_TO_APPROVE} for at most {counted(spec.deadline_minutes, 'minute')}"
     if spec.gpus:
         takes += f" on {counted(spec.gpus, 'GPU')}"
     command = f"kubectl fathom train {key.name} -n {key.namespace}"
@@ -127,8 +133,8 @@ def _intake(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str
 def _refused(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     job = names.intake_job(key.name, record.begun)
     return (
-        f"The draft of run {record.begun} was not taken. {given.intake.refusal} To have it taken "
-        f"in again, delete Job {job}. To end it: `kubectl fathom train {key.name} "
+        f"The draft of run {record.begun} was not taken. {given.intake.refusal} "
+        f"{_TO_TAKE_IN}, delete Job {job}. To end it: `kubectl fathom train {key.name} "
         f"-n {key.namespace} --dismiss {record.run}`."
     )
 
@@ -144,6 +150,13 @@ def _of_draft(record: TrainingRecord) -> str:
 def _verdict(found: ComparisonStatus | None, waits: str = "") -> str:
     said = found.message if found is not None else ""
     return _sentence(said or waits or "it begins soon")
+
+
+def cause_and_advice(message: str) -> tuple[str, str]:
+    """A message of `training_status` as how it is, and what a person may do; empty: nothing."""
+    starts = [at for each in _WHAT_FOLLOWS if (at := message.find(each)) >= 0]
+    at = min(starts, default=len(message))
+    return message[:at].rstrip(), message[at:]
 
 
 def adoption_patch(adopt: AdoptedDraft | None) -> str:

@@ -125,6 +125,9 @@ def test_the_verdict_and_its_cause(given: Reported, headline: Headline, followin
     assert following in found.cause
 
 
+TRAINED = {"run": "7f3a90c1", "since": "2026-01-01T00:18:00Z"}
+PROPOSED = "Another draft may fit better: it fell to 0.41."
+TO_APPROVE = "To have one trained, approve this run: `kubectl fathom train kimi --approve 7f3a90c1`"
 BUSY = {"at": "2026-01-01T00:29:00Z", "tokensPerSecond": 4000, "gainPercent": "6.2"}
 CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
 
@@ -223,6 +226,26 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
         (
             reported(drafting={"state": "Compared", "result": "Slower", "message": "-38 %."}),
             *("compared", "warning", "Slower: -38 %.", ""),
+        ),
+        (
+            reported(
+                training={**TRAINED, "phase": "Proposed", "message": f"{PROPOSED} {TO_APPROVE}"}
+            ),
+            *("training", "warning", f"Proposed, run 7f3a90c1, for 12 min: {PROPOSED}"),
+            TO_APPROVE,
+        ),
+        (
+            reported(training={**TRAINED, "phase": "Refused", "message": "It was not taken."}),
+            *("training", "warning", "Refused, run 7f3a90c1, for 12 min: It was not taken."),
+            "`kubectl fathom train kimi` says what ",
+        ),
+        (
+            reported(training={**TRAINED, "phase": "Approved", "message": "It has not begun."}),
+            *("training", "unknown", "Approved, run 7f3a90c1, for 12 min: It has not begun.", ""),
+        ),
+        (
+            reported(training={**TRAINED, "phase": "Training", "message": "Job x trains."}),
+            *("training", "ok", "Training, run 7f3a90c1, for 12 min: Job x trains.", ""),
         ),
         (
             reported(rollout={"stage": "Offered", "message": "begins.", "why": "image: a, b."}),
@@ -389,3 +412,29 @@ def test_without_a_name_it_is_a_line_for_each() -> None:
     assert well == "✔ llm/kimi is well."
     assert failed.startswith("✘ llm/kimi is not well: ImageUnavailable: no such image. Correct ")
     assert unknown.startswith("! llm/kimi is not known to be well: No operator has reported on it")
+
+
+@pytest.mark.parametrize("phase", ["Proposed", "Failed", "Refused", "Faster"])
+def test_one_whose_training_waits_for_a_person_is_well_and_says_so(phase: str) -> None:
+    given = reported(training={**TRAINED, "phase": phase, "message": f"{PROPOSED} {TO_APPROVE}"})
+    report = status_report(given, NOW_S)
+
+    assert report.well
+    lines = shown(given).splitlines()
+    assert lines[0] == "llm/kimi is well."
+    assert f"! training {phase}, run 7f3a90c1, for 12 min: {PROPOSED}" in lines
+    assert "--approve 7f3a90c1`" in "".join(lines)
+    assert "→ To have one trained" in "\n".join(lines)
+
+
+@pytest.mark.parametrize(("phase", "waits"), [("Faster", True), ("Training", False)])
+def test_the_list_says_that_a_training_waits_for_a_person(phase: str, *, waits: bool) -> None:
+    given = reported(training={**TRAINED, "phase": phase, "message": "It is."})
+    console = Console(file=StringIO(), width=110, color_system=None)
+    console.print(list_view([status_report(given, NOW_S)], "llm"))
+    assert isinstance(console.file, StringIO)
+    first, *rest = (line.strip() for line in console.file.getvalue().splitlines())
+
+    assert first == "✔ llm/kimi is well."
+    says = "→ A training waits for a person: `fathom status kimi -n llm` says for what."
+    assert rest == ([says] if waits else [])

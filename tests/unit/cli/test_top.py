@@ -7,6 +7,7 @@ from rich.table import Table
 
 from fathom.adapters.ports import KubeError
 from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.training import TrainingPhase, TrainingStatus
 from fathom.cli.cluster import Reported, read_all, read_resource
 from fathom.cli.options import kube_sentence, print_whole
 from fathom.cli.top import top_list, top_table
@@ -87,6 +88,24 @@ def test_a_row_holds_what_the_status_says() -> None:
     assert "Would move batch 5-8 from 3 to 5. Expected over all traffic: 6.1%" in row
     assert "DraftMismatch/AcceptanceCliff" in row
     assert "AcceptanceDecay" not in row
+
+
+@pytest.mark.parametrize(
+    ("phase", "waits"),
+    [("Proposed", True), ("Failed", True), ("Faster", True), ("Refused", True), ("Trial", False)],
+)
+def test_a_training_that_waits_for_a_person_is_after_the_alarms(
+    phase: TrainingPhase, *, waits: bool
+) -> None:
+    status = STATUS.model_copy(update={"training": TrainingStatus(phase=TrainingPhase(phase))})
+    _, row, *_ = shown(top_table([listed("kimi", status)], NOW_S, with_namespace=False), width=250)
+
+    after = f", Training/{phase}" if waits else ""
+    assert row.rstrip().endswith(f"DraftMismatch/AcceptanceCliff{after}")
+    (item,) = top_list([listed("kimi", status)], NOW_S).items
+    assert item.training == phase
+    # It is no alarm.
+    assert item.alarms == ("DraftMismatch/AcceptanceCliff",)
 
 
 def test_numbers_of_the_past_are_dashes_and_when_they_were_measured_is_told() -> None:

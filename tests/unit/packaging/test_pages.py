@@ -4,10 +4,12 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
 
+from fathom.page.draft_life import WHO
 from support.pages import DOCS, REPOSITORY
 
 SECURITY = (DOCS / "security.md").read_text(encoding="utf-8")
@@ -88,6 +90,36 @@ def test_the_readme_is_read_in_three_minutes() -> None:
     assert len([word for word in prose.split() if re.search(r"\w", word)]) <= 800
     assert len(re.findall(r"\d[\d.,]*", prose)) <= 25
     assert "![" in readme.partition("\n## ")[0]
+
+
+def test_the_picture_of_a_draft_s_life_has_the_steps_of_the_page_and_who_takes_them() -> None:
+    svg = "{http://www.w3.org/2000/svg}"
+    picture = ET.parse(DOCS / "draft-life.svg").getroot()
+    steps = {
+        str(step.findtext(f"{svg}text[@class='name']")): (
+            str(step.get("class")),
+            " ".join(each.text or "" for each in step.iter(f"{svg}text")),
+        )
+        for step in picture.iter(f"{svg}g")
+    }
+    kinds = {"operator": "operator", "a person": "person"}
+    assert {name: kind for name, (kind, _) in steps.items()} == {
+        step.value: kinds.get(who, "job") for step, who in WHO.items()
+    }
+    for step, who in WHO.items():
+        kind, words = steps[step.value]
+        assert kind != "job" or f"the {who}" in words
+    # What is heard has the same words, and nothing comes from elsewhere.
+    assert picture.get("aria-labelledby") == "title desc"
+    assert "prefers-color-scheme: dark" in (picture.findtext(f"{svg}style") or "")
+    assert not re.search(r"href|url\((?!#)", (DOCS / "draft-life.svg").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/comparison.md", "docs/tuning.md", "docs/page.md"]
+)
+def test_a_draft_s_life_is_one_picture_wherever_it_is_shown(page: str) -> None:
+    assert "draft-life.svg)" in (REPOSITORY / page).read_text(encoding="utf-8")
 
 
 def test_workflows_that_a_page_names_are_there() -> None:
