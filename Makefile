@@ -44,7 +44,7 @@ page-pictures: browser ## Draw the page in every state, at three widths, light a
 
 setup: $(VENV)/.installed ## Set up the Python environment
 
-engine: setup ## Install a real vLLM for the CPU and build its EAGLE 3.1 test pair
+engine: setup ## Install a real vLLM for the CPU and build the models that it serves here
 	@$(BIN)/fathom local engine
 
 engines: engine ## Install the oldest vLLM that is tested, too

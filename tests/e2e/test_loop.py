@@ -14,6 +14,7 @@ from markupsafe import escape
 from e2e import newcomer
 from e2e.observation import by_operator, now, operator_leads, operator_process, until
 from fathom.api import names
+from fathom.api.status import Compared
 from local_cluster.demo.page import save_page
 from local_cluster.demo.stage import DemoStage, condition
 from local_cluster.engine.language import EASY, HARD, TrafficClass
@@ -63,16 +64,38 @@ async def test_get_sd_answers_at_a_glance(stage: DemoStage) -> None:
     assert re.fullmatch(r"\d+s|\d+m(\d+s)?", columns["Watched"])
 
 
-async def test_a_newcomer_sees_depth_move_and_keeps_the_report(
-    stage: DemoStage, terminal: Terminal
-) -> None:
+async def test_a_newcomer_sees_depth_move(stage: DemoStage, terminal: Terminal) -> None:
     await newcomer.looks_on(terminal)
-    page, status = await newcomer.report_beside_status(terminal, stage)
 
+    status = (await stage.fleet.resource())["status"]
     assert status["engine"]["actuation"] == "Live"
     moves = [each for each in status["tuning"]["history"] if each["action"] == "Move"]
     assert moves
     assert all(float(each["expectedGainPercent"]) > 0 for each in moves)
+
+
+async def test_a_newcomer_tries_another_draft_and_adopts_it_by_the_edit_that_is_named(
+    stage: DemoStage, terminal: Terminal
+) -> None:
+    trial = await newcomer.tries_another_draft(terminal, stage)
+    await until(lambda: rolled_out(stage))
+
+    print(trial.message)
+    assert trial.result is Compared.FASTER
+    pods = await stage.fleet.pods()
+    assert trial.pod in {pod.name for pod in pods}
+    assert [pod.restarts for pod in pods] == [0, 0]
+    resource = await stage.fleet.resource()
+    draft = resource["spec"]["draft"]
+    assert (draft["id"], "trial" in draft) == ("/models/draft", False)
+    assert "draftTrial" not in resource["status"]
+    assert resource["status"]["rollout"]["revision"] == trial.revision
+
+
+async def test_a_newcomer_keeps_the_report(stage: DemoStage, terminal: Terminal) -> None:
+    await newcomer.reads_on(terminal)
+    page, status = await newcomer.report_beside_status(terminal, stage)
+
     facts = newcomer.facts_of(page)
     assert facts["Replicas ready"] == status["ready"] == "2/2"
     assert facts["Depth"] == status["depth"]["summary"] != "3"
@@ -126,6 +149,12 @@ async def test_depth_follows_the_traffic_through_a_killed_operator(stage: DemoSt
         if event.resource == names.PLURAL and event.is_write and event.subresource != "status"
     ]
     assert spec_writes == []
+
+
+async def rolled_out(stage: DemoStage) -> bool:
+    rollout = (await stage.fleet.resource())["status"]["rollout"]
+    assert rollout["stage"] != "RolledBack", rollout["message"]
+    return bool(rollout["stage"] == "Complete")
 
 
 async def accepts_more_than(stage: DemoStage, tokens: float) -> bool:

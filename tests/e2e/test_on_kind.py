@@ -44,7 +44,7 @@ def test_each_block_says_who_runs_it() -> None:
 
 
 async def test_the_page_brings_a_model_that_serves(stage: DemoStage, terminal: Terminal) -> None:
-    typed_before = newcomer.until_it_serves()
+    typed_before = newcomer.acts().before
     typed = [each for each in marked(BY_TEST) if each not in typed_before]
     # The operator is there, and so is the namespace: the quickstart has typed the same.
     assert [each for each in marked(BY_TEST) if each in typed_before] == marked(BY_TEST)[:3]

@@ -1,7 +1,9 @@
-"""Rollouts of real engines behind one Service, under traffic. In order, on one fleet of two."""
+"""Rollouts of real engines behind one Service, under traffic. In order, on one fleet of two.
+
+A draft on trial, and its adoption: test_loop.py.
+"""
 
 import asyncio
-import json
 import shutil
 import sys
 import time
@@ -16,7 +18,6 @@ import yaml
 
 from e2e.observation import GUARD_SECONDS, by_operator, removed, until
 from fathom.api import names
-from fathom.engine.depth import depth_at
 from local_cluster.demo.fleet import DemoFleet
 from local_cluster.demo.stage import EXAMPLE, DemoStage, condition, create, wait_ready
 from local_cluster.engine.language import EASY
@@ -43,27 +44,22 @@ ARGS = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "1024", "--m
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Drafts beside the constructed one: `weak`, which is always wrong, and `broken`."""
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The constructed draft, of which half of the weights are missing."""
     ensure_engine()
-    good = pair_directory(cache_dir()) / "draft"
-    directory = tmp_path_factory.mktemp("models")
-    weak, broken = directory / "weak", directory / "broken"
-    for each in (weak, broken):
-        shutil.copytree(good, each)
-    _blank(weak / "model.safetensors", "lm_head.weight")
-    weights = broken / "model.safetensors"
+    draft = tmp_path_factory.mktemp("models") / "broken"
+    shutil.copytree(pair_directory(cache_dir()) / "draft", draft)
+    weights = draft / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-    return directory
+    return draft
 
 
 @pytest.fixture(scope="module")
-async def fleet(stage: DemoStage, models: Path) -> DemoFleet:
-    """Two engines that serve with the weak draft."""
+async def fleet(stage: DemoStage) -> DemoFleet:
+    """Two engines that serve."""
     example: Object = yaml.safe_load(EXAMPLE.read_text())
     spec = example["spec"]
     spec["replicas"] = REPLICAS
-    spec["draft"] = {"id": str(models / "weak")}
     # Both revisions at one depth, so that they are compared from the first minute on.
     spec["speculation"] = {"tokens": DEPTH, "tuning": {"mode": "Advise"}}
     spec["engine"]["args"] = [*ARGS, "16"]
@@ -73,38 +69,6 @@ async def fleet(stage: DemoStage, models: Path) -> DemoFleet:
     await create(fleet, example)
     await wait_ready(fleet, say, GUARD_SECONDS)
     return fleet
-
-
-async def test_another_draft_is_tried_at_its_own_depth_and_adopted_by_the_edit_that_is_named(
-    fleet: DemoFleet,
-) -> None:
-    await edit(fleet, {"speculation": {"tuning": {"mode": "Auto", "windowSeconds": 5}}})
-    async with under_traffic(fleet, CONCURRENCY) as (load, seen):
-        # So shallow has the weak draft brought its fleet that no other could show much there.
-        await until(lambda: is_at(fleet, 1))
-        await edit(fleet, {"draft": {"trial": {"id": "/models/draft"}}})
-        await until(lambda: is_compared(fleet))
-        trial = (await fleet.resource())["status"]["draftTrial"]
-        await until(lambda: is_at(fleet, DEPTH, pod=trial["pod"]))
-        patch = json.loads(trial["message"].partition("-p '")[2].rstrip("'"))
-        await edit(fleet, patch["spec"])
-        await until(lambda: is_complete(fleet))
-        await wait_ready(fleet, say, GUARD_SECONDS)
-        after = len(load.results)
-        await until(lambda: served(load, after + 20))
-
-    say(f"{len(load.results)} requests; {seen}; {trial['message']}")
-    assert failures(load) == []
-    assert trial["result"] == "Faster"
-    assert "RolledBack" not in seen.stages
-    assert seen.least_ready >= REPLICAS - MOST_MISSING
-    assert seen.most_held == REPLICAS
-    assert trial["pod"] in {pod.name for pod in await fleet.pods()}
-    assert [pod.restarts for pod in await fleet.pods()] == [0] * REPLICAS
-    status = (await fleet.resource())["status"]
-    assert "draftTrial" not in status
-    assert status["rollout"]["revision"] == trial["revision"]
-    await edit(fleet, {"speculation": {"tuning": {"mode": "Advise", "windowSeconds": None}}})
 
 
 async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost(
@@ -123,7 +87,7 @@ async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost
 
     say(f"{len(load.results)} requests; {seen}")
     assert failures(load) == []
-    assert seen.stages == ["Complete", "Settling", "Canary", "Promoted", "Complete"]
+    assert seen.stages == ["Settling", "Canary", "Promoted", "Complete"]
     assert seen.least_ready >= REPLICAS - MOST_MISSING
     assert seen.most_held == REPLICAS
     assert not before & {pod.name for pod in await fleet.pods()}
@@ -139,12 +103,12 @@ async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost
 
 
 async def test_a_draft_that_the_engine_cannot_load_is_rolled_back_by_itself(
-    fleet: DemoFleet, models: Path
+    fleet: DemoFleet, broken: Path
 ) -> None:
     before = {pod["metadata"]["uid"] for pod in await raw_pods(fleet)}
     good = (await fleet.resource())["spec"]["draft"]["id"]
     async with under_traffic(fleet, 1) as (load, seen):
-        await edit(fleet, {"draft": {"id": str(models / "broken")}})
+        await edit(fleet, {"draft": {"id": str(broken)}})
         await until(lambda: stage_is(fleet, "RolledBack"))
         await until(lambda: all_of_old_serve(fleet))
 
@@ -288,20 +252,6 @@ async def is_complete(fleet: DemoFleet) -> bool:
     return bool(rollout.get("stage") == "Complete")
 
 
-async def is_at(fleet: DemoFleet, depth: int, *, pod: str = "") -> bool:
-    """Whether the depth asked for is this one: of the fleet, or at least of one of its pods."""
-    document = await fleet.document()
-    if pod:
-        return pod not in document.ends and depth_at(document.for_pod(pod), 1) >= depth
-    return depth_at(document.schedule, 1) == depth
-
-
-async def is_compared(fleet: DemoFleet) -> bool:
-    trial = (await fleet.resource())["status"].get("draftTrial", {})
-    assert trial.get("state") != "Failed", trial["message"]
-    return trial.get("state") == "Compared" and trial["result"] != "CannotTell"
-
-
 async def is_in_force(fleet: DemoFleet) -> bool:
     return await fleet.depth_in_force(CONCURRENCY) == DEPTH
 
@@ -323,12 +273,3 @@ async def is_well(fleet: DemoFleet) -> bool:
 
 def _terminating(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
-
-
-def _blank(weights: Path, tensor: str) -> None:
-    """Write zeros over a tensor. The format: github.com/huggingface/safetensors#format."""
-    content = bytearray(weights.read_bytes())
-    data_at = 8 + int.from_bytes(content[:8], "little")
-    begin, end = json.loads(content[8:data_at])[tensor]["data_offsets"]
-    content[data_at + begin : data_at + end] = bytes(end - begin)
-    weights.write_bytes(content)

@@ -15,6 +15,7 @@ from fathom.validation.hidden_state_checks import aux_layers_of, draft_weights
 from fathom.validation.model_input import preflight_input
 from fathom.validation.pair_checks import TARGETS_WITHOUT_EAGLE3, knows_eagle3_draft
 from fathom_intake.model_weights import Weights
+from local_cluster.engine.model_pair import ModelPair
 from local_cluster.engine.releases import asked_releases
 from manifest_samples import resource
 from support.asked_vllm import AskVllm
@@ -455,3 +456,10 @@ def test_every_eagle_3_draft_that_vllm_has_is_known(told: Mapping[str, Any]) -> 
 
     assert theirs
     assert unknown == set()
+
+
+def test_the_constructed_drafts_are_an_eagle_3_1_and_an_eagle_3_one(pair: ModelPair) -> None:
+    files = (pair.draft / "config.json", pair.draft.with_name("draft-eagle3") / "config.json")
+    newer, older = (ModelConfig.from_json(json.loads(each.read_text())) for each in files)
+    assert (newer.named_eagle3, newer.fc_norm, newer.norm_output) == (True, True, True)
+    assert (older.named_eagle3, older.fc_norm, older.norm_output) == (True, False, False)

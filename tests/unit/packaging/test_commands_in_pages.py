@@ -58,7 +58,7 @@ VERBS = ON_A_KIND | ON_THE_OPERATOR | {"apply", "create", "exec", "replace"}
 FLAGS = {
     **dict.fromkeys(("--watch", "--overwrite", "--recursive", "--server-side"), False),
     **dict.fromkeys(("--all", "--all-namespaces"), False),
-    **dict.fromkeys(("--namespace", "-f", "-k", "-l", "-o", "--type", "-p"), True),
+    **dict.fromkeys(("--namespace", "-n", "-f", "-k", "-l", "-o", "--type", "-p"), True),
     **dict.fromkeys(("--patch-file", "--raw", "--replicas"), True),
     **dict.fromkeys(("--for", "--from-literal", "--from-file", "--timeout"), True),
 }

@@ -33,7 +33,7 @@ _TERMINATED: Final = 128 + signal.SIGTERM
 def engine_command(
     version: Annotated[str, typer.Option(help="Which vLLM.")] = DEFAULT_ENGINE_VERSION,
 ) -> None:
-    """Installs a real vLLM for the CPU and builds the EAGLE 3.1 pair that it serves here."""
+    """Installs a real vLLM for the CPU and builds the models that it serves here."""
     with explained():
         try:
             ensure_engine(version)

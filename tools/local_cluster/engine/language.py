@@ -1,12 +1,12 @@
 """The language of the constructed model pair: every token has exactly one successor. Pure.
 
 Greedy decoding walks a cycle, one cycle per traffic class, so every completion is known in advance.
-The draft predicts the successor of a token unless the token is *hard*; it is wrong there always.
+A draft predicts the successor of a token unless the token is *hard*; it is wrong there always.
 A class's acceptance is therefore a matter of how many of its tokens are hard, and nothing else.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 PAD, BOS, EOS, UNKNOWN = 0, 1, 2, 3
@@ -108,6 +108,9 @@ class TrafficClass:
 EASY = TrafficClass("easy", first_token=len(SPECIAL_TOKENS), hard_share=0.02)
 HARD = TrafficClass("hard", first_token=len(SPECIAL_TOKENS) + CYCLE_TOKENS, hard_share=0.9)
 TRAFFIC_CLASSES = {traffic.name: traffic for traffic in (EASY, HARD)}
+EAGLE3_CLASSES = (replace(EASY, hard_share=0.1), HARD)
+"""As the EAGLE 3 draft meets them. It gets five times as much of easy traffic wrong: enough for a
+trial of minutes to tell that the other draft is faster, and little enough for depth to rise."""
 
 
 def class_of(token: int) -> TrafficClass | None:

@@ -1,4 +1,4 @@
-"""The constructed EAGLE 3.1 pair as directories that vLLM loads. Needs no torch itself."""
+"""The constructed models as directories that vLLM loads. Needs no torch itself."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ _BUILD_TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class ModelPair:
-    """Where the two models lie."""
+    """Where target and EAGLE 3.1 draft lie; beside them, in `draft-eagle3`, an EAGLE 3 draft."""
 
     target: Path
     draft: Path

@@ -6,14 +6,17 @@ The target is a Llama whose attention and MLP add nothing, so the hidden state a
 token's embedding, a random unit vector. Its head's row for the successor of a token is the token's
 embedding: greedy decoding walks the cycles of `walk`. The layers cost what layers cost.
 
-The draft is an EAGLE 3.1 head of the same kind. Attention is bent so that each position attends to
+`draft` is an EAGLE 3.1 head of the same kind. Attention is bent so that each position attends to
 itself (queries and keys are one large constant; only rotary positions tell them apart), its value
 is the embedding half of the input, and its head is the target's with the rows of the successors of
 hard tokens exchanged among each other: wrong there, always, and right everywhere else.
+
+`draft-eagle3` is an EAGLE 3 head for the same target, to which more tokens are hard.
 """
 
 import argparse
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -24,6 +27,7 @@ from tokenizers.models import WordLevel
 from local_cluster.engine.language import (
     BOS,
     CYCLE_TOKENS,
+    EAGLE3_CLASSES,
     EOS,
     PAD,
     SPECIAL_TOKENS,
@@ -39,27 +43,42 @@ _SEED = 7
 _ATTENTION_BIAS = 12.0
 _VALUE_GAIN = 20.0
 """The attention's output over the residual, which carries the position before: drowned out."""
+_EAGLE31 = {"fc_norm": True, "norm_output": True}
+"""What makes a draft EAGLE 3.1 rather than 3."""
+_EAGLE3 = {"norm_before_residual": True}
+"""Without `norm_output` the residual would grow with each draft, and not be drowned out."""
 
 # Not a chat model; enough for a client that only knows the chat endpoint.
 _CHAT_TEMPLATE = "{{ messages[-1]['content'] }}"
 
 
 def write_pair(directory: Path, shape: PairShape) -> None:
-    """Write `target/` and `draft/` under `directory`."""
+    """Write `target/`, `draft/` and `draft-eagle3/` under `directory`."""
     generator = torch.Generator().manual_seed(_SEED)
     embedding = torch.randn(VOCABULARY, shape.hidden, generator=generator)
     embedding /= embedding.norm(dim=1, keepdim=True)
-    right_head = torch.zeros_like(embedding)
-    draft_head = torch.zeros_like(embedding)
+    target = _target_weights(shape, embedding, _right_head(embedding), generator)
+    _write(directory / "target", _target_config(shape), _of_type(shape, target))
+    draft = _draft_weights(shape, embedding, _draft_head(embedding, TRAFFIC_CLASSES.values()))
+    draft |= {f"fc_norm.{index}.weight": torch.ones(shape.hidden) for index in range(3)}
+    _write(directory / "draft", _draft_config(shape) | _EAGLE31, _of_type(shape, draft))
+    older = _draft_weights(shape, embedding, _draft_head(embedding, EAGLE3_CLASSES))
+    _write(directory / "draft-eagle3", _draft_config(shape) | _EAGLE3, _of_type(shape, older))
+
+
+def _right_head(embedding: torch.Tensor) -> torch.Tensor:
+    head = torch.zeros_like(embedding)
     for traffic in TRAFFIC_CLASSES.values():
         tokens = torch.arange(traffic.first_token, traffic.first_token + CYCLE_TOKENS)
-        right_head[tokens.roll(-1)] = embedding[tokens]
-        draft_head[tokens.roll(-1)] = embedding[tokens]
-        draft_head[_successors(traffic)] = embedding[list(traffic.hard_tokens)].roll(1, dims=0)
-    target = _target_weights(shape, embedding, right_head, generator)
-    _write(directory / "target", _target_config(shape), _of_type(shape, target))
-    draft = _draft_weights(shape, embedding, draft_head)
-    _write(directory / "draft", _draft_config(shape), _of_type(shape, draft))
+        head[tokens.roll(-1)] = embedding[tokens]
+    return head
+
+
+def _draft_head(embedding: torch.Tensor, classes: Iterable[TrafficClass]) -> torch.Tensor:
+    head = _right_head(embedding)
+    for traffic in classes:
+        head[_successors(traffic)] = embedding[list(traffic.hard_tokens)].roll(1, dims=0)
+    return head
 
 
 def _of_type(shape: PairShape, weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -106,7 +125,7 @@ def _draft_weights(
     hidden, inner = shape.hidden, shape.draft_intermediate
     identity = torch.eye(hidden)
     constant = torch.full((hidden,), _ATTENTION_BIAS)
-    weights = {
+    return {
         "embed_tokens.weight": embedding,
         "fc.weight": torch.zeros(hidden, 3 * hidden),
         "norm.weight": torch.ones(hidden),
@@ -127,8 +146,6 @@ def _draft_weights(
         "midlayer.mlp.up_proj.weight": torch.zeros(inner, hidden),
         "midlayer.mlp.down_proj.weight": torch.zeros(hidden, inner),
     }
-    weights |= {f"fc_norm.{index}.weight": torch.ones(hidden) for index in range(3)}
-    return weights
 
 
 def _target_config(shape: PairShape) -> dict[str, object]:
@@ -162,9 +179,6 @@ def _draft_config(shape: PairShape) -> dict[str, object]:
         "intermediate_size": shape.draft_intermediate,
         "draft_vocab_size": VOCABULARY,
         "attention_bias": True,
-        # These two make it EAGLE 3.1 rather than 3.
-        "fc_norm": True,
-        "norm_output": True,
         "eagle_config": {
             "use_aux_hidden_state": True,
             "eagle_aux_hidden_state_layer_ids": [

@@ -4,6 +4,7 @@ import pytest
 
 from local_cluster.engine.language import (
     CYCLE_TOKENS,
+    EAGLE3_CLASSES,
     EASY,
     HARD,
     VOCABULARY,
@@ -45,6 +46,15 @@ def test_survival_follows_the_share_of_hard_tokens(traffic: TrafficClass) -> Non
 def test_the_classes_call_for_different_depths() -> None:
     assert EASY.survival(7)[6] > 0.8
     assert HARD.survival(7)[0] < 0.15
+
+
+def test_the_older_draft_is_worse_at_easy_text_and_still_wants_depth() -> None:
+    easy, hard = EAGLE3_CLASSES
+    assert (easy.name, easy.first_token, hard) == (EASY.name, EASY.first_token, HARD)
+    older, newer = easy.survival(7), EASY.survival(7)
+    assert sum(newer) > 1.3 * sum(older)
+    # Each of the last drafts is worth more than the tenth of a step that it costs.
+    assert older[6] > 0.1 * (1 + sum(older)) / 1.7
 
 
 def test_hard_tokens_are_the_same_everywhere() -> None:
