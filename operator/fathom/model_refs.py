@@ -6,6 +6,8 @@ from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
 
+STORED_DRAFTS: Final = "/cache/fathom/drafts"
+"""Where drafts that were trained are stored, in the pods of the intake and of engines alike."""
 _HUB_ID: Final = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(:\w[\w.-]*)?", re.ASCII)
 """`organisation/name` or `name`; after a colon, the quantisation of a GGUF file."""
 _STREAMED: Final = ("s3://", "gs://", "az://")

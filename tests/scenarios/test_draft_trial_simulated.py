@@ -1,6 +1,6 @@
 """Another draft on trial, on simulated engines and with the real tuner: each at its own depth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ from unit.benchmarks.tuner.worlds import TICK_S, course, world
 FLEET: Final = {"replicas": 3, "speculation.minTokens": 0}
 BATCH: Final = 8
 DEPTHS: Final = (0, 1, 3, 7)
+Accepted = float | tuple[tuple[float, float], ...]
+"""P(a draft is accepted): of all requests, or of each class of them, after its share."""
 NOISE: Final = {"design_effect": 12, "step_spread": 0.25}
 
 
@@ -38,19 +40,24 @@ def document(harness: LoopHarness) -> DepthDocument:
 class Drafting(FakeMetrics):
     """Each pod serves a course's batches by the depth document, with the draft that it has."""
 
-    def __init__(self, harness: LoopHarness, acceptance: dict[str, float]) -> None:
+    def __init__(self, harness: LoopHarness, acceptance: Mapping[str, Accepted]) -> None:
         super().__init__(harness.clock)
         self._bench = harness
+        (self.new,) = acceptance.keys() - {OLD}
         self.courses = {draft: self._course(each) for draft, each in acceptance.items()}
         self._plants = {draft: CoursePlant.of(each) for draft, each in self.courses.items()}
         self._normals = normals(generator(self.courses[OLD].world, 1, "counts"))
         self._engines: dict[str, tuple[CourseEngine, float]] = {}
 
-    def _course(self, acceptance: float) -> WorldCourse:
+    def _course(self, acceptance: Accepted) -> WorldCourse:
+        classes = ((1.0, acceptance),) if isinstance(acceptance, float) else acceptance
         of = world(
             step_time={"compute_per_token_us": 20, "weights_ms": 5},
             traffic={"concurrency": 8, "fluctuation": 0.2},
-            classes=[{"name": "chat", "acceptance": [acceptance]}],
+            classes=[
+                {"name": f"class {at}", "share": share, "acceptance": [accepted]}
+                for at, (share, accepted) in enumerate(classes)
+            ],
             noise=NOISE,
         )
         return course(of, hours=5)
@@ -61,10 +68,11 @@ class Drafting(FakeMetrics):
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         found = await super().sample(pods)
-        new = pods_with(self._bench, NEW)
+        new = pods_with(self._bench, self.new)
         asked = document(self._bench)
         counted = (
-            self._served(each, NEW if each.pod in new else OLD, asked) for each in found.counters
+            self._served(each, self.new if each.pod in new else OLD, asked)
+            for each in found.counters
         )
         return Sample(tuple(counted))
 
@@ -90,7 +98,9 @@ class Drafting(FakeMetrics):
         return replace(found, schedule_hash=asked.hash_for_pod(pod))
 
 
-async def serving(acceptance: dict[str, float], **changes: Any) -> tuple[LoopHarness, Drafting]:
+async def serving(
+    acceptance: Mapping[str, Accepted], **changes: Any
+) -> tuple[LoopHarness, Drafting]:
     """A fleet that has found its depth."""
     harness = LoopHarness({**FLEET, **changes}, decide=decide)
     await harness.until_ready()

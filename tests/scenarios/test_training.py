@@ -8,7 +8,7 @@ import pytest
 
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.cluster.kinds import CONFIG_MAP, JOB
+from fathom.cluster.kinds import CONFIG_MAP, JOB, POD
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from scenarios.test_arm import events, pass_minutes
@@ -345,3 +345,65 @@ async def test_without_the_field_all_of_it_is_over() -> None:
     await pass_minutes(harness, 2)
     assert training_of(harness)["phase"] == "Dismissed"
     assert not jobs(harness, "training")
+
+
+async def test_a_draft_that_preflight_refuses_is_no_fault_of_a_field_that_nobody_wrote() -> None:
+    message = json.loads(STORED)
+    message["draft"]["config"]["num_attention_heads"] = 2
+    harness = await taken_in(json.dumps(message))
+    await pass_minutes(harness, 5)
+    found = training_of(harness)
+    assert found["phase"] == "Trial"
+    assert (
+        "has 2 attention heads, which the target's 4 GPUs cannot share evenly" in found["message"]
+    )
+    assert f"--dismiss {found['run']}" in found["message"]
+    assert not pods_with(harness, FOLDER)
+    assert "spec.draft.trial" not in json.dumps(harness.status)
+
+
+@pytest.mark.parametrize("how", ["edited", "restarted", "paused for long"])
+async def test_a_job_that_was_not_made_at_once_is_made_as_approved_or_not_at_all(how: str) -> None:
+    harness = await asked()
+    run = approve(harness)
+    await harness.loop.tick()
+    assert training_of(harness)["phase"] == "Training"
+    assert not jobs(harness, "training")
+    if how == "edited":
+        harness.edit({"draft.training.template.spec.containers": [{"name": "train", "image": "x"}]})
+    elif how == "restarted":
+        harness.restart()
+    else:
+        annotate(harness, names.ANNOTATION_PAUSED, "a freeze")
+        await pass_minutes(harness, 70)
+        annotate(harness, names.ANNOTATION_PAUSED, "false")
+    await pass_minutes(harness, 10)
+    found = training_of(harness)
+    assert found["phase"] == "Failed"
+    assert found["run"] != run
+    assert found["gpuHoursThisWeek"] == "6/12"
+    assert not jobs(harness, "training")
+
+
+async def test_nothing_begins_beside_a_pod_of_an_earlier_run() -> None:
+    harness = await asked()
+    run = approve(harness)
+    await pass_minutes(harness, 2)
+    job = end_job(harness, "training")
+    pod = harness.kube.find(POD, f"kimi-train-{run}-x")
+    harness.kube.put(POD, {**pod, "status": {"phase": "Running"}})
+    harness.kube.put(JOB, {**job, "status": {}})
+    annotate(harness, names.ANNOTATION_DISMISS_TRAINING, run)
+    await pass_minutes(harness, 1)
+    assert not jobs(harness, "training")
+    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "2")
+    await pass_minutes(harness, 1)
+    approve(harness)
+    await pass_minutes(harness, 3)
+    found = training_of(harness)
+    assert found["phase"] == "Approved"
+    assert f"pod kimi-train-{run}-x of an earlier run has not ended" in found["message"]
+    harness.kube.remove(POD, "llm", f"kimi-train-{run}-x")
+    await pass_minutes(harness, 2)
+    assert training_of(harness)["phase"] == "Training"
+    assert len(jobs(harness, "training")) == 1

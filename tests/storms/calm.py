@@ -51,7 +51,8 @@ def _is_arm_beside(
     spec: Mapping[str, Any], serving: Sequence[Mapping[str, Any]], status: Mapping[str, Any]
 ) -> bool:
     """Whether all are of one revision but the one replica that is compared with them."""
-    asked = "Canary" in spec.get("speculation", {}).values() or _trial_of(spec)
+    trained = (status.get("training") or {}).get("phase") in {"Trial", "Faster"}
+    asked = "Canary" in spec.get("speculation", {}).values() or _trial_of(spec) or trained
     arm = _compared_with_others(status)
     others = [pod for pod in serving if pod["metadata"]["labels"][names.LABEL_REVISION] != arm]
     one_revision = len({pod["metadata"]["labels"][names.LABEL_REVISION] for pod in others}) == 1

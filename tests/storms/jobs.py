@@ -34,6 +34,8 @@ LONGEST_BACKOFF_S: Final = 300.0
 """A kubelet starts a container that has ended again after so long, twice as long each time."""
 GATED: Final = "it is gated"
 LAST_WORDS: Final = f"acme/draft cannot be fetched: {GATED}. Authorization: Bearer {PASSWORD}"
+_TAKES_S: Final = {"training": 90.0, "intake": 10.0}
+"""What each takes, by the component of its Job."""
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
@@ -44,8 +46,10 @@ class _Run:
     job: str
     """Its uid."""
     fetches: tuple[tuple[str, str], ...]
-    """Pairs of a role and a model with its revision; empty: it is a bench."""
+    """Pairs of a role and a model with its revision; empty: it fetches nothing."""
     serial: int
+    component: str
+    """`training` or `intake`; another one fetches, or is a bench."""
     node: str | None = None
     ready_s: float = 0.0
     """When its container is started (again)."""
@@ -54,6 +58,11 @@ class _Run:
     running: bool = False
     restarts: int = 0
     phase: str = "Pending"
+
+    @property
+    def takes_gpus(self) -> bool:
+        """Whether it is a bench: trainings have nodes of their own."""
+        return not self.fetches and self.component not in _TAKES_S
 
 
 @dataclass(kw_only=True)
@@ -67,6 +76,9 @@ class Jobs:
     """Times as long as a fetch takes otherwise."""
     fails: bool = False
     """Whether the hub gives nothing."""
+    leaves: str = ""
+    """The message of an intake's pod."""
+    trainer_fails: bool = False
     bench_s: float = 600.0
     """That a bench takes."""
     fetched: set[str] = field(default_factory=set)
@@ -83,9 +95,7 @@ class Jobs:
         """Nodes whose GPUs a bench has."""
         runs = self._runs.values()
         return {
-            each.node
-            for each in runs
-            if each.node and not each.fetches and each.phase not in _ENDED
+            each.node for each in runs if each.node and each.takes_gpus and each.phase not in _ENDED
         }
 
     def fetching(self) -> list[str]:
@@ -173,7 +183,12 @@ class Jobs:
             return
         self._serial += 1
         place = f"{metadata['namespace']}/{name}"
-        self._runs[place] = _Run(metadata["uid"], _fetches(job), self._serial)
+        self._runs[place] = _Run(
+            metadata["uid"],
+            _fetches(job),
+            self._serial,
+            str(metadata["labels"].get(names.LABEL_COMPONENT, "")),
+        )
         self.objects.put(POD, pod)
 
     def _finish(self, job: Mapping[str, Any], how: str, why: str, now_s: float) -> None:
@@ -211,7 +226,7 @@ class Jobs:
     def _run(self, run: _Run, now_s: float) -> None:
         if run.node is None:
             there = [node for node, is_there in self.cluster.nodes.items() if is_there]
-            free = there if run.fetches else self.cluster.free_nodes()
+            free = self.cluster.free_nodes() if run.takes_gpus else there
             if not free:
                 return
             run.node, run.ready_s = free[0], now_s + PULL_S
@@ -223,8 +238,9 @@ class Jobs:
                 self.network.listen(f"{_ip(run)}:{PORT}", lambda c, r: self._page(run, c, r))
         elif run.fetches:
             self._fetch(run, now_s)
-        elif now_s - run.ready_s >= self.bench_s:
-            run.phase = "Succeeded"
+        elif now_s - run.ready_s >= _TAKES_S.get(run.component, self.bench_s):
+            fails = run.component == "training" and self.trainer_fails
+            run.phase = "Failed" if fails else "Succeeded"
 
     def _fetch(self, run: _Run, now_s: float) -> None:
         if self.fails:
@@ -270,7 +286,9 @@ class Jobs:
         crash = {"terminated": {"exitCode": 1, "reason": "Error", "message": LAST_WORDS}}
         state: dict[str, Any] = {"running": {}} if run.running else {}
         if run.phase == "Succeeded":
-            state = {"terminated": {"exitCode": 0, "message": _result(run) if run.fetches else ""}}
+            message = self.leaves if run.component == "intake" else ""
+            message = _result(run) if run.fetches else message
+            state = {"terminated": {"exitCode": 0, "message": message}}
         elif not run.running and run.restarts:
             state = {"waiting": {"reason": "CrashLoopBackOff"}}
         container = {

@@ -27,11 +27,12 @@ from storms.deeds import DEEDS, deed, delete_pod, node_away
 from storms.history import BUILDS, MOST_REPLICAS
 from storms.hub import DRAFT, OTHER_DRAFT
 from storms.server import rfc3339
+from storms.trainings import Trainings
 
 if TYPE_CHECKING:
     from storms.storm import Storm
 
-__all__ = ["BACK_OFF", "DEEDS", "FIGHTS", "HINDERS"]
+__all__ = ["BACK_OFF", "DEEDS", "FIGHTS", "HINDERS", "Trainings"]
 
 THEIRS: Final = "acme.example/team"
 """A label, an annotation or a condition of somebody else."""

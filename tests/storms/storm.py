@@ -61,6 +61,7 @@ from storms.selection import Selection
 from storms.server import LEASE, SERVED, Server, Target, rfc3339
 from storms.simulated_deeds import BACK_OFF, DEEDS, FIGHTS, HINDERS
 from storms.simulated_time import SimulatedLoop
+from storms.trainings import TRAINING, Trainings
 from storms.watch import Watches
 from storms.workloads import WORKLOAD_NAMES, WORKLOADS
 
@@ -155,6 +156,7 @@ class Storm:
             objects=self.objects, cluster=self.cluster, is_ours=self._is_ours
         )
         self._clients = Clients()
+        self.trainings = Trainings(self.objects)
         self._said = Said(objects=self.objects, cluster=self.cluster, is_ours=self._is_ours)
         self._pace = Pace(self._process_of)
         self._apart = WriteInvariants(hub=self.hub)
@@ -599,7 +601,7 @@ class Storm:
                 "speculation.maxTokens": MOST_DEPTH,
                 "speculation.tuning.mode": scenario.mode,
                 **({"metrics.prometheusURL": URL} if scenario.prometheus else {}),
-                **({"cache.size": "2Ti"} if scenario.cached else {}),
+                **({"cache.size": "2Ti", "draft.training": TRAINING} if scenario.cached else {}),
             }
         )["spec"]
         return spec
@@ -657,6 +659,8 @@ class Storm:
             self.invariants.wrote(audit)
             self.canaries.wrote(audit)
             self._said.wrote(audit)
+            if wrong := self.trainings.wrote(audit):
+                self._break(wrong)
         self._pace.wrote(audit)
 
     def _asked(self, who: str, verb: str, target: Target) -> None:

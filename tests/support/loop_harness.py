@@ -249,7 +249,8 @@ class LoopHarness:
             for _ in range(len(pods), asked):
                 self._start_pod(deployment["metadata"]["name"], template)
         for pod in self.kube.all_of(POD):
-            if "deletionTimestamp" not in pod["metadata"]:
+            owners = {each["kind"] for each in pod["metadata"].get("ownerReferences", ())}
+            if "deletionTimestamp" not in pod["metadata"] and "Job" not in owners:
                 self.set_ready(pod["metadata"]["name"], ready=ready)
 
     def pods_of(self, deployment: str) -> list[dict[str, Any]]:

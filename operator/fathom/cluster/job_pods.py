@@ -1,12 +1,43 @@
-"""How the pod of a Job is: how its container ended, or why that has not begun. Pure."""
+"""The pods of Jobs: which still run, how a container ended, or why it has not begun. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
 
+from fathom.api import names
 from fathom.cluster.observed import ObservedJob
 from fathom.cluster.observed_pods import ObservedPod, Terminated
 
 _ON_ITS_WAY: Final = frozenset({"", "ContainerCreating", "PodInitializing", "CrashLoopBackOff"})
+
+
+def under_way(
+    jobs: Sequence[ObservedJob],
+    pods: Sequence[ObservedPod],
+    component: str,
+    now_s: float,
+    *,
+    but_for: str,
+) -> str:
+    """A Job that has not ended or, of one that is gone, such a pod, in words; empty: none.
+
+    Args:
+        jobs: the resource's.
+        pods: the resource's.
+        component: of the Jobs in question.
+        now_s: Unix seconds.
+        but_for: name of a Job that does not count; empty: all do.
+    """
+    for job in jobs:
+        ended = job.complete or job.failed is not None
+        if job.component == component and job.name != but_for and not ended:
+            return f"Job {job.name}"
+    ours = [job.metadata for job in jobs if job.name == but_for]
+    for pod in pods:
+        ended = pod.finished or pod.lost(now_s)
+        takes_part = pod.metadata.labels.get(names.LABEL_COMPONENT) == component
+        if takes_part and not ended and not any(map(pod.belongs_to, ours)):
+            return f"pod {pod.name}"
+    return ""
 
 
 def newest_pod(job: ObservedJob, pods: Sequence[ObservedPod], container: str) -> ObservedPod | None:

@@ -24,6 +24,7 @@ from fathom.cluster.manifest import (
 from fathom.cluster.observed_pods import PodSpec, PodTemplate, Revised, Taint
 
 _GENERATION: Final = re.compile("[0-9]{1,18}")
+_REASON: Final = re.compile("[A-Za-z]{1,40}")
 
 
 class ObservedWorkload(Revised):
@@ -114,6 +115,17 @@ class ObservedJob(ObservedModel):
         """Why it was given up, in Kubernetes' words; None: it was not."""
         condition = self._condition("Failed")
         return None if condition is None else condition.message or condition.reason
+
+    @property
+    def reason(self) -> str:
+        """Why it was given up, in one word of Kubernetes'; empty: it was not.
+
+        For Jobs whose pods nobody trusts: whatever may write a message, this is no text of theirs.
+        """
+        condition = self._condition("Failed")
+        if condition is None:
+            return ""
+        return condition.reason if _REASON.fullmatch(condition.reason) else "no reason was given"
 
     def _condition(self, kind: str) -> ObservedCondition | None:
         found = (each for each in self.status.conditions if each.type == kind)

@@ -23,6 +23,7 @@ from fathom.cluster.observed_pods import (
     Taint,
 )
 from fathom.engine.replica_layout import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
+from fathom.model_refs import STORED_DRAFTS
 from fathom.text import counted, shortened
 
 _HARD: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -49,6 +50,10 @@ _GIVEN: Final = re.compile(
     re.DOTALL,
 )
 """What pydantic adds to an error: hundreds of characters that say nothing of the cause."""
+_NOT_REPEATED: Final = (
+    "see its log. That is not repeated here, as it may quote the draft's config.json, which a "
+    "trainer wrote"
+)
 _RECENT_S: Final = 600.0
 """Age of a failed pod that tells of the present."""
 
@@ -178,9 +183,9 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
     waited_for = [status for status in statuses if not status.ready]
     waited_for.sort(key=lambda status: status.name != names.ENGINE_CONTAINER)
     restarts = sum(status.restart_count for status in _restarted(pod))
-    model = _model(pod)
+    model, trained = _model(pod), _is_trained(pod)
     found = (
-        _trouble_with_container(pod.name, status, restarts=restarts, model=model)
+        _trouble_with_container(pod.name, status, restarts=restarts, model=model, trained=trained)
         for status in waited_for
     )
     return next((each for each in found if each is not None), None) or _unreachable(pod)
@@ -264,6 +269,11 @@ def _model(pod: ObservedPod) -> str:
     return "" if first.startswith("-") else first
 
 
+def _is_trained(pod: ObservedPod) -> bool:
+    """Whether it loads a draft that a trainer left: an engine's error quotes its config.json."""
+    return any(f"{STORED_DRAFTS}/" in arg for each in pod.spec.containers for arg in each.args)
+
+
 def _restarted(pod: ObservedPod) -> Iterator[ContainerStatus]:
     """Whose restarts kubectl adds up: containers, and init containers that run on."""
     sidecars = {each.name for each in pod.spec.init_containers if each.is_sidecar}
@@ -290,7 +300,7 @@ def _line(text: str, at: re.Match[str]) -> str:
 
 
 def _trouble_with_container(
-    pod: str, status: ContainerStatus, *, restarts: int, model: str
+    pod: str, status: ContainerStatus, *, restarts: int, model: str, trained: bool
 ) -> Trouble | None:
     waiting = status.state.waiting
     where = f"container {status.name} of pod {pod}"
@@ -307,7 +317,8 @@ def _trouble_with_container(
     ending = f" exited with code {ended.exit_code}{times}: "
     named = f" with {model}"
     room = max(_SHORTEST_CRASH, _LONGEST_MESSAGE - len(where + named + ending) - 1)
-    said = _crash(ended.message.strip(), room) or ended.reason or "it left no message"
+    left = _NOT_REPEATED if trained else _crash(ended.message.strip(), room)
+    said = left or ended.reason or "it left no message"
     whose = "" if status.name != names.ENGINE_CONTAINER or model in said else named
     return _trouble(Reason.POD_FAILING, f"{where}{whose}{ending}{said}")
 

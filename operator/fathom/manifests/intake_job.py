@@ -15,8 +15,9 @@ from fathom.manifests.cache import claim_of
 from fathom.manifests.config_maps import code_config_map
 from fathom.manifests.program_job import Program, program_job
 from fathom.manifests.template_parts import user_env
+from fathom.model_refs import STORED_DRAFTS
 from fathom.resource import SpeculativeDeployment
-from fathom.training.intake import CONTAINER, STORE
+from fathom.training.intake import CONTAINER
 from fathom_vllm.plugin_version import content_hash
 
 COMPONENT: Final = CONTAINER
@@ -135,7 +136,14 @@ def intake_job(
 
 def _arguments(training: TrainingSpec, target: IntakeTarget) -> list[JsonValue]:
     most = int(amount_of(training.max_draft_size) or 0)
-    arguments: list[JsonValue] = ["--output", OUTPUT, "--store", STORE, "--max-bytes", f"{most}"]
+    arguments: list[JsonValue] = [
+        "--output",
+        OUTPUT,
+        "--store",
+        STORED_DRAFTS,
+        "--max-bytes",
+        f"{most}",
+    ]
     if target.eagle3:
         arguments.append("--eagle3")
     if target.hidden_size is not None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, ConditionStatus, Reason
+from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import (
     OFFERED,
@@ -38,6 +39,7 @@ from fathom.times import rfc3339
 from fathom.training.status import training_status
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import TuningDecision
+from fathom.validation.spec_checks import TRIAL
 
 
 def differing_engines(
@@ -101,12 +103,13 @@ def findings_of(
     offer = desired.offer if desired.rollout is None or desired.rollout.arm else None
     name = desired.sd.metadata.name
     tries = desired.rollout is not None and desired.rollout.arm and desired.rollout.draft
+    trained = is_tried(training.record, desired.arm)
     not_fetched = fetch.trouble.message if tries and fetch.trouble else ""
     return Findings(
         now_s=snapshot.now_s,
         replicas=intent.replicas,
         problems=intent.problems,
-        warnings=intent.warnings,
+        warnings=_warnings(intent, trained=trained),
         progress=_paused(
             desired,
             _held(desired)
@@ -128,7 +131,7 @@ def findings_of(
             desired.rollout,
             not_fetched=not_fetched,
             paused=bool(desired.paused) or desired.fleet.spec.rollout.paused,
-            trained=is_tried(training.record, desired.arm),
+            trained=trained,
         ),
         training=training_status(training.record, training.given, snapshot.objects.key),
         refusals=applied.refusals,
@@ -204,6 +207,11 @@ def _weights_before(snapshot: Snapshot) -> WeightsStatus | None:
 
 def _fixed_depth(spec: SpeculativeDeploymentSpec) -> str:
     return str(spec.speculation.tokens) if spec.drafts else "off"
+
+
+def _warnings(intent: Intent, *, trained: bool) -> tuple[Problem, ...]:
+    """But for those of a field that no user wrote: `status.training` tells of a trained draft."""
+    return tuple(each for each in intent.warnings if not (trained and each.field == TRIAL))
 
 
 def _without_effect(objects: Objects) -> str:

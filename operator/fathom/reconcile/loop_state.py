@@ -216,6 +216,9 @@ class LoopState(TunedState):
     fetch: FetchProgress = field(default_factory=FetchProgress)
     unlisted: frozenset[tuple[Kind, str]] = frozenset()
     """What to read by name: something that the list of our own does not show may bear it."""
+    run_begun: str = ""
+    """The training that this operator began and whose Job it has not made; empty: none. An operator
+    that is started finds none: whether the Job was made is not known then."""
 
     @classmethod
     def recalled(cls, objects: Objects, now_s: float) -> Self:

@@ -47,7 +47,7 @@ from fathom.reconcile.loop_state import (
 from fathom.reconcile.operations import Operation, brought_about
 from fathom.reconcile.specs import newest_of
 from fathom.reconcile.status_input import Finding, Findings
-from fathom.reconcile.training import TrainingStep, training_step
+from fathom.reconcile.training import TrainingStep, not_made_yet, training_step
 from fathom.reconcile.tuning_input import tuning_snapshot
 from fathom.reconcile.tuning_report import report
 from fathom.reconcile.write_retries import Outcome
@@ -183,7 +183,7 @@ def step(
     if isinstance(decision, TunerFailed):
         return decision
     wanted = observed.intent.wanted or desired.fleet
-    training = training_step(wanted, objects, desired, decision, snapshot.now_s)
+    training = training_step(wanted, snapshot, desired, decision, state.run_begun)
     writes = writes_of(
         desired, snapshot, decision, state, training=training, build=build, memo=memo
     )
@@ -192,7 +192,7 @@ def step(
     # The lists of a sync that makes a thousand resources would hold up all writes.
     by_watches = objects.from_watches and not objects.untouched
     return Effects(
-        state=replace(state, windows=desired.windows),
+        state=replace(state, windows=desired.windows, run_begun=training.run_begun),
         decision=decision,
         training=training,
         writes=writes,
@@ -218,6 +218,7 @@ def after_writes(
         guard=came.guard,
         unlisted=came.unlisted,
         checkpoint=effects.writes.checkpoint,
+        run_begun=not_made_yet(effects.state.run_begun, outcome.written, objects.key),
     )
     if came.moved:
         state = replace(state, objects=None)

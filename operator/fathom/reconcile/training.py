@@ -1,6 +1,6 @@
 """The training of a draft within one reconcile: what it goes by, and what it needs. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,34 +11,27 @@ from fathom.api.choices import AdaptiveVerification, Compares, Drafting, Proposa
 from fathom.api.conditions import Reason
 from fathom.api.status import ComparisonStatus
 from fathom.api.training import TrainingPhase
-from fathom.cluster.events import Event, EventReason, Severity
-from fathom.cluster.job_pods import newest_pod, why_not_begun
-from fathom.cluster.kinds import CONFIG_MAP, JOB, ObjectKey
+from fathom.cluster.events import Event
+from fathom.cluster.job_pods import newest_pod, under_way, why_not_begun
+from fathom.cluster.kinds import JOB, ObjectKey
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed import ObservedJob
-from fathom.cluster.snapshot import Objects
-from fathom.manifests.intake_job import COMPONENT as INTAKE
-from fathom.manifests.intake_job import IntakeProgram, intake_config_map, intake_job
+from fathom.cluster.snapshot import Objects, Snapshot
 from fathom.manifests.training_job import COMPONENT as TRAINING
-from fathom.manifests.training_job import CONTAINER, training_job
+from fathom.manifests.training_job import CONTAINER
 from fathom.model_facts import ModelFacts
 from fathom.model_refs import ModelRef, draft_ref, target_ref
-from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState
-from fathom.reconcile.operations import Create, Operation, deleted
+from fathom.reconcile.operations import Create, Operation
 from fathom.reconcile.variant import Arm, arm_status
 from fathom.resource import SpeculativeDeployment
-from fathom.training.evidence import Evidence, EvidenceModel
-from fathom.training.intake import IntakeStage, facts_of, intake_of
-from fathom.training.record import ON_TRIAL, TAKEN_IN, Acceptance, TrainingRecord
-from fathom.training.status import training_status
+from fathom.training.intake import facts_of, intake_of
+from fathom.training.record import ON_TRIAL, Acceptance, TrainingRecord
+from fathom.training.status import training_events
 from fathom.training.step import Cause, JobStanding, TrainingInput, next_training
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.reference import Reference, survival
 from fathom.tuning.interface import TuningDecision
-from fathom.validation.model_input import preflight_of
-from fathom.validation.trained_draft import intake_target
-from fathom_fetch.metrics import DRAFT, MODEL
 
 _HOUR_S: Final = 3600.0
 _SPEAKS_AFTER_S: Final[Mapping[Reason, float]] = {
@@ -65,39 +58,52 @@ class TrainingStep:
 
     record: TrainingRecord
     given: TrainingInput
+    run_begun: str = ""
+    """The run that this operator began and whose Job it has not made; empty: none."""
     events: tuple[Event, ...] = ()
 
 
 def training_step(
     wanted: SpeculativeDeployment,
-    objects: Objects,
+    snapshot: Snapshot,
     desired: DesiredState,
     decision: TuningDecision,
-    now_s: float,
+    run_begun: str,
 ) -> TrainingStep:
     """Take the training one step on.
 
     Args:
         wanted: the spec that is carried out.
-        objects: what the cluster holds.
+        snapshot: this pass's view.
         desired: what this pass brings about.
         decision: the tuner's, with its alarms.
-        now_s: Unix seconds.
+        run_begun: that this operator began and whose Job it has not made; empty: none.
     """
-    before = desired.checkpoint.training
-    given = _input(wanted, objects, desired, decision, now_s)
+    before, key = desired.checkpoint.training, snapshot.objects.key
+    given = _input(wanted, snapshot, desired, decision, run_begun)
     record = next_training(before, given)
-    events = tuple(_events(before, record, given, objects.key))
-    return TrainingStep(record=record, given=given, events=events)
+    events = tuple(training_events(before, record, given, key))
+    run = record.begun if record.begun != before.begun else run_begun
+    return TrainingStep(record=record, given=given, run_begun=run, events=events)
+
+
+def not_made_yet(run: str, written: Iterable[Operation], key: ObjectKey) -> str:
+    """A run that this operator began, until the Job of it is among what was written."""
+    job = names.training_job(key.name, run)
+    made = any(
+        isinstance(each, Create) and (each.kind, each.name) == (JOB, job) for each in written
+    )
+    return "" if made else run
 
 
 def _input(
     wanted: SpeculativeDeployment,
-    objects: Objects,
+    snapshot: Snapshot,
     desired: DesiredState,
     decision: TuningDecision,
-    now_s: float,
+    run_begun: str,
 ) -> TrainingInput:
+    objects, now_s = snapshot.objects, snapshot.now_s
     spec, record = wanted.spec, desired.checkpoint.training
     training = spec.draft.training if spec.drafts and spec.cache.exists else None
     jobs = {job.name: job for job in objects.jobs}
@@ -115,8 +121,8 @@ def _input(
         approved=_said(annotations, names.ANNOTATION_APPROVE_TRAINING),
         dismissed=_said(annotations, names.ANNOTATION_DISMISS_TRAINING),
         asked=_said(annotations, names.ANNOTATION_PROPOSE_TRAINING),
-        held=_held(desired),
-        job=_standing(job, objects),
+        held=_held(desired) or _trains_yet(record, objects),
+        job=_standing(job, objects, is_to_be_made=record.begun == run_begun),
         intake=intake_of(intake, objects.pods, objects.refused_pods),
         goes_first=_goes_first(record, desired),
         verdict=_verdict(record, desired),
@@ -156,14 +162,22 @@ def _held(desired: DesiredState) -> str:
     return f"nothing begins before {desired.hold.until}" if desired.hold is not None else ""
 
 
-def _standing(job: ObservedJob | None, objects: Objects) -> JobStanding:
+def _trains_yet(record: TrainingRecord, objects: Objects) -> str:
+    """What of another run takes GPUs still, as a sentence; empty: nothing does."""
+    trains = record.phase is TrainingPhase.TRAINING
+    own = names.training_job(objects.key.name, record.begun) if trains else ""
+    found = under_way(objects.jobs, objects.pods, TRAINING, objects.read_at_s, but_for=own)
+    return f"{found} of an earlier run has not ended" if found else ""
+
+
+def _standing(job: ObservedJob | None, objects: Objects, *, is_to_be_made: bool) -> JobStanding:
     if job is None:
-        return JobStanding()
+        return JobStanding(is_to_be_made=is_to_be_made)
     pod = newest_pod(job, objects.pods, CONTAINER)
     return JobStanding(
         is_there=True,
         is_complete=job.complete,
-        failed=job.failed or "",
+        failed=job.reason,
         waits=objects.refused_pods.get(job.name, "") or why_not_begun(pod),
     )
 
@@ -193,31 +207,6 @@ def _verdict(record: TrainingRecord, desired: DesiredState) -> ComparisonStatus 
         trained=True,
     )
     return found.get(Compares.DRAFT)
-
-
-_TELLS: Final[Mapping[TrainingPhase, EventReason]] = {
-    TrainingPhase.PROPOSED: EventReason.TRAINING_PROPOSED,
-    TrainingPhase.TRAINING: EventReason.TRAINING_STARTED,
-    TrainingPhase.INTAKE: EventReason.TRAINING_ENDED,
-    TrainingPhase.REFUSED: EventReason.DRAFT_REFUSED,
-    TrainingPhase.TRIAL: EventReason.DRAFT_TAKEN_IN,
-    TrainingPhase.FASTER: EventReason.DRAFT_FASTER,
-    TrainingPhase.ADOPTED: EventReason.DRAFT_ADOPTED,
-    TrainingPhase.DISMISSED: EventReason.TRAINING_DISMISSED,
-    TrainingPhase.FAILED: EventReason.TRAINING_FAILED,
-}
-"""What is told once, when a training comes to a phase. That it waits, its person has asked for."""
-
-
-def _events(
-    before: TrainingRecord, after: TrainingRecord, given: TrainingInput, key: ObjectKey
-) -> Iterator[Event]:
-    reason = _TELLS.get(after.phase) if after.phase is not None else None
-    told = training_status(after, given, key)
-    if reason is None or told is None or (before.phase, before.begun) == (after.phase, after.begun):
-        return
-    bad = after.phase in {TrainingPhase.FAILED, TrainingPhase.REFUSED}
-    yield Event(Severity.WARNING if bad else Severity.NORMAL, reason, told.message)
 
 
 def with_trained_draft(objects: Objects, record: TrainingRecord) -> Objects:
@@ -258,97 +247,3 @@ def trained_models(record: TrainingRecord) -> Mapping[ModelRef, ModelFacts]:
     if record.result is None or facts is None:
         return {}
     return {record.result.ref: facts}
-
-
-def training_operations(
-    objects: Objects,
-    sd: SpeculativeDeployment,
-    step: TrainingStep,
-    desired: DesiredState,
-    program: IntakeProgram,
-) -> Iterator[Operation]:
-    """The writes that are missing; at rest there are none.
-
-    Args:
-        objects: what the cluster holds.
-        sd: the spec that is carried out.
-        step: what this pass makes of the training.
-        desired: what this pass brings about.
-        program: that takes in what was trained.
-    """
-    record, given, training = step.record, step.given, step.given.spec
-    if training is not None and record.begun and not given.held:
-        if _is_to_be_made(record, given, objects):
-            evidence = _evidence(record, sd, desired)
-            manifest = training_job(sd, record.begun, training, evidence)
-            yield Create(JOB, manifest, f"a person approved run {record.begun}")
-        if record.phase in TAKEN_IN and given.intake.stage is IntakeStage.MISSING:
-            known = intake_target(preflight_of(sd.engine, desired.checkpoint.models))
-            job = intake_job(sd, record.begun, training, target=known, program=program)
-            yield from _with_code(job, record.begun, objects, sd, program)
-    yield from _unwanted(objects, record, given)
-
-
-def _is_to_be_made(record: TrainingRecord, given: TrainingInput, objects: Objects) -> bool:
-    """Whether its Job is, and this is written down where the next operator finds it."""
-    written = Checkpoint.of(objects.tuning).training
-    is_recorded = (written.phase, written.begun) == (TrainingPhase.TRAINING, record.begun)
-    begins = record.phase is TrainingPhase.TRAINING and not record.is_job_seen
-    return begins and is_recorded and not given.job.is_there
-
-
-def _evidence(record: TrainingRecord, sd: SpeculativeDeployment, desired: DesiredState) -> Evidence:
-    spec, fetched = sd.spec, desired.weights.fetched
-    target, draft = (fetched.commit(role) if fetched else "" for role in (MODEL, DRAFT))
-    return Evidence(
-        run=record.begun,
-        target=EvidenceModel(id=spec.model.id, commit=target or spec.model.revision),
-        draft=EvidenceModel(id=spec.draft.id, commit=draft or spec.draft.revision),
-        method=spec.draft.method.value,
-        vllm_version=str(sd.engine.version or ""),
-        tensor_parallel_size=spec.engine.tensor_parallel_size,
-        reason=record.reason,
-        survival_reference=record.acceptance.reference,
-        survival_now=record.acceptance.now,
-        depths=sd.engine.depths,
-    )
-
-
-def _with_code(
-    job: Manifest, run: str, objects: Objects, sd: SpeculativeDeployment, program: IntakeProgram
-) -> Iterator[Operation]:
-    if (CONFIG_MAP, names.intake_config_map(sd.metadata.name, program.content)) not in objects.live:
-        yield Create(CONFIG_MAP, intake_config_map(sd, program), "it does not exist")
-    yield Create(JOB, job, f"run {run} has left a draft")
-
-
-def _unwanted(
-    objects: Objects, record: TrainingRecord, given: TrainingInput
-) -> Iterator[Operation]:
-    """Jobs of other runs, those of one that was dismissed and still runs, and code nobody mounts.
-
-    Those that have ended stay until the next run begins: their logs are read when it failed.
-    """
-    name = objects.key.name
-    trains, takes = names.training_job(name, record.begun), names.intake_job(name, record.begun)
-    over = record.phase is TrainingPhase.DISMISSED
-    mounted: frozenset[str] = frozenset()
-    is_forgotten = given.intake.stage is IntakeStage.FORGOTTEN and record.result is None
-    for job in objects.jobs:
-        ended = job.complete or job.failed is not None
-        if job.component not in {TRAINING, INTAKE}:
-            continue
-        if not record.begun or job.name not in {trains, takes}:
-            yield deleted(objects, JOB, job.name, "another run has begun since, or none is known")
-        elif over and not ended:
-            yield deleted(objects, JOB, job.name, f"its run is over: {record.ending}")
-        elif job.name == takes and is_forgotten:
-            yield deleted(objects, JOB, job.name, "what it has found is not known any more")
-        else:
-            mounted |= job.spec.template.spec.config_maps
-    if record.phase in TAKEN_IN and given.intake.stage is IntakeStage.MISSING:
-        # The Job that is made now mounts what is in no list yet.
-        return
-    for each in objects.config_maps:
-        if each.component == INTAKE and each.name not in mounted:
-            yield deleted(objects, CONFIG_MAP, each.name, "no Job mounts it")

@@ -31,7 +31,8 @@ from fathom.reconcile.fetching import fetch_operations
 from fathom.reconcile.last_status import QUIET_S
 from fathom.reconcile.loop_state import STATE_KEYS, LoopState, Memo, state_data
 from fathom.reconcile.operations import Children, Create, Delete, Operation, Patch, operations
-from fathom.reconcile.training import TrainingStep, training_operations
+from fathom.reconcile.training import TrainingStep
+from fathom.reconcile.training_jobs import training_operations
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.plan import Plan, Rendering, first_workload, plan_of
 from fathom.rollout.refresh import Refresh, RefreshInput, next_refresh

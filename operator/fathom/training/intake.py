@@ -11,13 +11,12 @@ from fathom.cluster.job_pods import last_end, newest_pod, why_not_begun
 from fathom.cluster.observed import ObservedJob
 from fathom.cluster.observed_pods import ObservedPod
 from fathom.model_facts import ModelConfig, ModelFacts
+from fathom.model_refs import STORED_DRAFTS
 from fathom.training.record import TrainedDraft
 from fathom_intake.model_weights import Tensor, Weights
 from fathom_intake.verdict import Refusal
 
 CONTAINER: Final = "intake"
-STORE: Final = "/cache/fathom/drafts"
-"""Where drafts are stored, in the pods of the intake and of engines alike."""
 _FOLDER: Final = r"^[0-9a-f]{8,64}$"
 _HUB_ID: Final = r"^\w[\w.-]{0,95}(/\w[\w.-]{0,95})?$"
 _COMMIT: Final = r"^[0-9a-f]{40}$"
@@ -100,8 +99,8 @@ def intake_of(
         return IntakeStanding(stage=IntakeStage.REFUSED, refusal=refusal.sentence)
     if job.complete:
         return IntakeStanding(stage=IntakeStage.FORGOTTEN)
-    if job.failed is not None:
-        said = f"Its Job was given up: {job.failed.rstrip('.')}."
+    if job.reason:
+        said = f"Its Job was given up: {job.reason}."
         return IntakeStanding(stage=IntakeStage.REFUSED, refusal=said)
     waits = refused_pods.get(job.name, "") or why_not_begun(pod)
     return IntakeStanding(stage=IntakeStage.UNDER_WAY, waits=waits)
@@ -118,7 +117,7 @@ def draft_in(message: str) -> TrainedDraft | None:
     if found.draft is None:
         return None
     facts = found.draft.model_dump_json(include=set(_Facts.model_fields))
-    return TrainedDraft(id=f"{STORE}/{found.draft.folder}", facts=facts)
+    return TrainedDraft(id=f"{STORED_DRAFTS}/{found.draft.folder}", facts=facts)
 
 
 def facts_of(draft: TrainedDraft) -> ModelFacts | None:

@@ -87,7 +87,7 @@ class TrainingRecord:
     begun: str = ""
     """The run whose Jobs were made, or may be made now."""
     is_job_seen: bool = False
-    """Whether its Job was there. What is gone then is not made again."""
+    """Whether its Job was there, or may have been. What is gone then is not made again."""
     result: TrainedDraft | None = None
     ending: str = ""
     """Why the last run ended, as a sentence."""
@@ -145,6 +145,15 @@ class TrainingRecord:
             ending="",
         )
         return begun.at(TrainingPhase.TRAINING, now_s)
+
+    def with_job(self, now_s: float) -> "TrainingRecord":
+        """With its Job, which may have been made until now: its GPU hours count from now on."""
+        if self.is_job_seen:
+            return self
+        starts = (
+            replace(each, at_s=now_s) if each.run == self.begun else each for each in self.starts
+        )
+        return replace(self, starts=tuple(starts), is_job_seen=True)
 
 
 _RECORD: Final = TypeAdapter(TrainingRecord)

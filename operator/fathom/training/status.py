@@ -1,12 +1,13 @@
 """What the status says of a training, in sentences that name the next step. Pure."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from fathom.api import names
 from fathom.api.status import ComparisonStatus
 from fathom.api.training import AdoptedDraft, TrainingPhase, TrainingStatus
+from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.kinds import ObjectKey
 from fathom.text import counted
 from fathom.times import rfc3339
@@ -71,9 +72,12 @@ def _approved(record: TrainingRecord, given: TrainingInput, _: ObjectKey) -> str
     return f"Run {record.run} is approved, and has not begun: {why}"
 
 
-def _on_trial(record: TrainingRecord, given: TrainingInput, _: ObjectKey) -> str:
+def _on_trial(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     waits = f"{given.goes_first} is compared first" if given.goes_first else ""
-    return f"One replica is to have {_of_draft(record)}: {_verdict(given.verdict, waits)}"
+    return (
+        f"One replica is to have {_of_draft(record)}: {_verdict(given.verdict, waits)} To end it: "
+        f"`kubectl fathom train {key.name} -n {key.namespace} --dismiss {record.run}`."
+    )
 
 
 def _faster(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
@@ -112,8 +116,10 @@ def _asks(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
 
 def _training(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     job = names.training_job(key.name, record.begun)
-    if not given.job.is_there:
+    if given.job.is_to_be_made:
         return f"Job {job} is to be made: {_sentence(given.held or 'it begins now')}"
+    if not given.job.is_there:
+        return f"Job {job} is not there yet, or not any more."
     ends = ""
     if given.spec is not None:
         deadline_s = record.since_s + 60 * given.spec.deadline_minutes
@@ -187,3 +193,35 @@ _MESSAGES: Final[Mapping[TrainingPhase, _Message]] = {
     TrainingPhase.DISMISSED: _dismissed,
     TrainingPhase.FAILED: _failed,
 }
+
+_TELLS: Final[Mapping[TrainingPhase, EventReason]] = {
+    TrainingPhase.PROPOSED: EventReason.TRAINING_PROPOSED,
+    TrainingPhase.TRAINING: EventReason.TRAINING_STARTED,
+    TrainingPhase.INTAKE: EventReason.TRAINING_ENDED,
+    TrainingPhase.REFUSED: EventReason.DRAFT_REFUSED,
+    TrainingPhase.TRIAL: EventReason.DRAFT_TAKEN_IN,
+    TrainingPhase.FASTER: EventReason.DRAFT_FASTER,
+    TrainingPhase.ADOPTED: EventReason.DRAFT_ADOPTED,
+    TrainingPhase.DISMISSED: EventReason.TRAINING_DISMISSED,
+    TrainingPhase.FAILED: EventReason.TRAINING_FAILED,
+}
+"""What is told once, when a training comes to a phase. That it waits, its person has asked for."""
+
+
+def training_events(
+    before: TrainingRecord, after: TrainingRecord, given: TrainingInput, key: ObjectKey
+) -> Iterator[Event]:
+    """What is told of a training that came to another phase, with what the status says of it.
+
+    Args:
+        before: as it was kept.
+        after: as it is kept now.
+        given: this pass's view.
+        key: of the resource.
+    """
+    reason = _TELLS.get(after.phase) if after.phase is not None else None
+    told = training_status(after, given, key)
+    if reason is None or told is None or (before.phase, before.begun) == (after.phase, after.begun):
+        return
+    bad = after.phase in {TrainingPhase.FAILED, TrainingPhase.REFUSED}
+    yield Event(Severity.WARNING if bad else Severity.NORMAL, reason, told.message)

@@ -8,6 +8,7 @@ here writes the spec, and nothing begins that nobody approved.
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from math import inf, nextafter
 from typing import Final
 
 from fathom.api.status import ArmState, Compared, ComparisonStatus
@@ -26,6 +27,10 @@ from fathom.training.record import (
 
 _RUN_LENGTH: Final = 8
 """Hex digits of a run."""
+_LATEST_S: Final = 3600.0
+"""After which a Job is not made any more: its GPU hours count from when its run was begun."""
+_UNSEEN_S: Final = 300.0
+"""By then a Job that was made has been read."""
 _NOT_FASTER: Final = frozenset({Compared.SLOWER, Compared.NO_DIFFERENCE})
 
 
@@ -46,9 +51,11 @@ class JobStanding:
     is_there: bool = False
     is_complete: bool = False
     failed: str = ""
-    """Why it was given up, in Kubernetes' words; empty: it was not."""
+    """Why it was given up, as Kubernetes' reason; empty: it was not."""
     waits: str = ""
     """What keeps its pod from starting, in Kubernetes' words; empty: nothing that is known."""
+    is_to_be_made: bool = False
+    """Whether this operator began its run and has not made it: no other can know whether it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +139,18 @@ def _proposed(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
         reason=cause.reason,
         why=cause.why,
         draft=given.draft,
-        proposed_at_s=given.now_s,
+        proposed_at_s=_proposed_at_s(record, given),
         acceptance=given.acceptance,
         asked=given.asked if asks else record.asked,
         result=None,
         ending="",
     ).at(TrainingPhase.PROPOSED, given.now_s)
     return replace(fresh, run=run_of(fresh, given))
+
+
+def _proposed_at_s(record: TrainingRecord, given: TrainingInput) -> float:
+    """Now, and later than ever before: a clock that was set back makes no run twice."""
+    return max(given.now_s, nextafter(record.proposed_at_s, inf))
 
 
 def _may_ask(record: TrainingRecord, given: TrainingInput) -> bool:
@@ -172,18 +184,36 @@ def _begun(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
 def _trained(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
     job = given.job
     if not job.is_there:
-        gone = "its Job was deleted before it ended"
-        return _failed(record, given, gone) if record.is_job_seen else record
+        why = _why_no_job(record, given)
+        return _failed(record, given, why) if why else record
+    seen = record.with_job(given.now_s)
     if job.failed:
-        return _failed(record, given, f"its Job failed: {job.failed.rstrip('.')}")
-    seen = replace(record, is_job_seen=True)
+        return _failed(seen, given, f"its Job failed: {job.failed}")
     return seen.at(TrainingPhase.INTAKE, given.now_s) if job.is_complete else seen
+
+
+def _why_no_job(record: TrainingRecord, given: TrainingInput) -> str:
+    """Why none is waited for, or made, any more; empty: it is to come."""
+    waited_s = given.now_s - record.since_s
+    if record.is_job_seen:
+        return "its Job was deleted before it ended"
+    if run_of(record, given) != record.begun:
+        return (
+            "the spec was edited before its Job was made, so that no user approved what would run"
+        )
+    if given.job.is_to_be_made:
+        return "its Job could not be made within an hour" if waited_s > _LATEST_S else ""
+    lost = "its Job is not there, and may have been made by an operator that ended"
+    return lost if waited_s > _UNSEEN_S else ""
 
 
 def _failed(record: TrainingRecord, given: TrainingInput, why: str) -> TrainingRecord:
     """The same is proposed again, as another run: a person decides whether it is worth it."""
-    ending = f"run {record.begun} failed: {why}"
-    ended = replace(record, ending=ending, proposed_at_s=given.now_s)
+    ended = replace(
+        record.with_job(given.now_s),
+        ending=f"run {record.begun} failed: {why}",
+        proposed_at_s=_proposed_at_s(record, given),
+    )
     return replace(ended, run=run_of(ended, given)).at(TrainingPhase.FAILED, given.now_s)
 
 

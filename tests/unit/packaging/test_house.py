@@ -10,7 +10,7 @@ from support.pages import REPOSITORY
 
 OPERATOR = REPOSITORY / "operator"
 SOURCES = sorted(OPERATOR.rglob("*.py"))
-MOST_FILES = 337
+MOST_FILES = 338
 """290, those of the second kind of resource (docs/design/0069, 0071), and of a draft's life."""
 MOST_LINES = 350
 OF_NUMBERS_IN_A_ROW = frozenset(
