@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites cluster-prerequisites browser page-picture page-pictures demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants rbac-mutants one-by-one lint format verify regenerate known-names constraints dist clean
+	test-e2e try-engine test-storms test-storms-bite draft-train bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants rbac-mutants one-by-one lint format verify regenerate known-names constraints dist clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ try-engine: engine ## Every check of another vLLM release that needs no GPU: VER
 
 test-e2e: local-build engine ## The whole loop, as a user meets it
 	@$(PYTEST) $(e2e_TESTS) $(ARGS)
+
+draft-train: local-build engine ## A real trainer without a GPU: what its drafts are worth, and a draft's life on a cluster
+	@PYTHONPATH=tests $(BIN)/python -m training $(ARGS)
 
 bench-engine: engine ## Live depth on real vLLM against every static depth; ARGS="--json FILE"
 	@$(BIN)/python -m benchmarks engine $(ARGS)

@@ -1,6 +1,6 @@
 """The Job that trains a draft: the user's template, with what it is told and where it may write."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pydantic import JsonValue
@@ -26,6 +26,8 @@ from fathom.training.evidence import Evidence
 
 COMPONENT: Final = "training"
 CONTAINER: Final = "train"
+OWN_LABELS: Final = f"{names.GROUP}/"
+"""Begin labels that no template may have: by one of them a Service selects pods that serve."""
 _DATA: Final = "/fathom/data"
 _TOLD: Final = "/fathom/told"
 _EVIDENCE: Final = "evidence.json"
@@ -45,7 +47,10 @@ def training_job(
         evidence: what the trainer is told.
     """
     metadata = part(training.template, "metadata")
-    labels = {**texts_by_name(metadata, "labels"), names.LABEL_COMPONENT: COMPONENT}
+    labels = {
+        **{key: value for key, value in _labels(metadata) if not key.startswith(OWN_LABELS)},
+        names.LABEL_COMPONENT: COMPONENT,
+    }
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -75,6 +80,10 @@ def training_job(
             },
         },
     }
+
+
+def _labels(metadata: Part) -> Iterable[tuple[str, str]]:
+    return texts_by_name(metadata, "labels").items()
 
 
 def _pod(

@@ -12,7 +12,7 @@ from fathom.api.pod_fields import amount_of
 from fathom.api.problem import Problem
 from fathom.manifests.strategic_merge import schema_problems
 from fathom.manifests.template_parts import Part, by, part, parts
-from fathom.manifests.training_job import CONTAINER
+from fathom.manifests.training_job import CONTAINER, OWN_LABELS
 from fathom.text import counted
 from fathom.validation.candidate import Candidate, Rule
 from fathom.validation.pod_template_errors import OWN_PREFIX, own_variable_sentence
@@ -31,6 +31,12 @@ def template(candidate: Candidate) -> Iterator[Problem]:
     yield from found
     if found:
         return
+    for name in sorted(part(training.template, "metadata", "labels")):
+        if name.startswith(OWN_LABELS):
+            yield Problem(
+                field=f"{_FIELD}.metadata.labels",
+                message=f"labels called {OWN_LABELS}… are Fathom's own: remove {name}.",
+            )
     trainer = by("name", parts(training.template, "spec", "containers")).get(CONTAINER)
     if trainer is None:
         yield Problem(

@@ -18,6 +18,9 @@ ALLOWED: Final[Mapping[str, str]] = {
     "support/simulated_load.py": "it writes what its load took, as vLLM does",
     "e2e/observation.py": "it tells what a fleet took, for the tests to print",
     "e2e/test_rollouts.py": "it prints when what happened",
+    "training/__main__.py": "it prints what each part of the chain took",
+    "training/on_cluster.py": "it says how long each phase took",
+    "training/pod.py": "it says how long a training took",
 }
 """Files that may, and why."""
 
