@@ -9,8 +9,9 @@ from fathom_vllm.scheduler import LiveDepthScheduler
 class FaultyHook(SchedulerHook):
     """Fails where vLLM has changed under it."""
 
-    def _count(self, *arguments: Any, **named: Any) -> None:
-        raise AttributeError(f"{len(arguments) + len(named)} arguments, and not one as expected")
+    @property
+    def _steps(self) -> Any:
+        raise AttributeError("not one of the arguments is as expected")
 
 
 class FaultyScheduler(LiveDepthScheduler):

@@ -21,12 +21,8 @@ from fathom.manifests.intake_job import IntakeProgram
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.operations import Create, Delete, Operation
-from fathom.reconcile.training import (
-    TrainingStep,
-    not_made_yet,
-    training_operations,
-    training_step,
-)
+from fathom.reconcile.training import TrainingStep, not_made_yet, training_step
+from fathom.reconcile.training_jobs import training_operations
 from fathom.resource import SpeculativeDeployment
 from fathom.training.record import ON_TRIAL, WEEK_S, TrainingRecord
 from fathom.training.status import training_events, training_status

@@ -32,7 +32,9 @@ _DATA: Final = "/fathom/data"
 _TOLD: Final = "/fathom/told"
 _EVIDENCE: Final = "evidence.json"
 _HOME: Final = "/fathom/home"
-_OWN_VOLUMES: Final = ("fathom-cache", "fathom-home", "fathom-told", "fathom-data")
+_USERS: Final = frozenset({"runAsUser", "runAsNonRoot", "runAsGroup"})
+OWN_VOLUMES: Final = ("fathom-cache", "fathom-home", "fathom-told", "fathom-data")
+"""That no template may have: the pod has them already."""
 
 
 def training_job(
@@ -97,21 +99,29 @@ def _pod(
         "enableServiceLinks": False,
         # The operator's rights are no trainer's; who names an account wants what it may.
         "automountServiceAccountToken": named,
-        "securityContext": pod_security(sd.spec.engine.user),
     }
     kinds: dict[str, JsonValue] = {
         kind: [_with_ours(each, run, training, evidence) for each in parts(spec, kind)]
         for kind in ("initContainers", "containers")
         if kind in spec
     }
-    volumes = [each for each in parts(spec, "volumes") if each.get("name") not in _OWN_VOLUMES]
+    volumes = [each for each in parts(spec, "volumes") if each.get("name") not in OWN_VOLUMES]
     return {
         **own,
         **spec,
         **kinds,
+        "securityContext": _security(sd, part(spec, "securityContext")),
         "volumes": [*map(dict, volumes), *_volumes(sd, training)],
         "restartPolicy": "Never",
     }
+
+
+def _security(sd: SpeculativeDeployment, theirs: Part) -> dict[str, JsonValue]:
+    """The pod's: what the template leaves open is the engine's. Users are named by one of both."""
+    ours = pod_security(sd.spec.engine.user)
+    if not _USERS.isdisjoint(theirs):
+        ours = {key: value for key, value in ours.items() if key not in _USERS}
+    return {**ours, **theirs}
 
 
 def _volumes(sd: SpeculativeDeployment, training: TrainingSpec) -> list[JsonValue]:
@@ -136,22 +146,11 @@ def _with_ours(
     """A container of the template, which knows the target, and only `train` data and output."""
     trains = container.get("name") == CONTAINER
     env = {**_hub(), **_variables(evidence)}
-    mounts: list[JsonValue] = [
-        {"name": "fathom-cache", "mountPath": CACHE_DIRECTORY, "readOnly": True},
-        {"name": "fathom-home", "mountPath": _HOME},
-        {"name": "fathom-told", "mountPath": _TOLD, "readOnly": True},
-    ]
     if trains:
         env |= {"FATHOM_OUTPUT": OUTPUT}
-        output: JsonValue = {
-            "name": "fathom-cache",
-            "mountPath": OUTPUT,
-            "subPath": output_path(run),
-        }
-        mounts.append(output)
     if trains and training.data_claim:
         env |= {"FATHOM_DATA": _DATA}
-        mounts.append({"name": "fathom-data", "mountPath": _DATA, "readOnly": True})
+    mounts = own_mounts(run, training, trains=trains)
     theirs = by("name", parts(container, "env"))
     ours: list[JsonValue] = [
         {"name": name, "value": value} for name, value in env.items() if name not in theirs
@@ -162,6 +161,26 @@ def _with_ours(
         "env": [*ours, *map(dict, parts(container, "env"))],
         "volumeMounts": [*map(dict, parts(container, "volumeMounts")), *mounts],
     }
+
+
+def own_mounts(run: str, training: TrainingSpec, *, trains: bool) -> list[dict[str, JsonValue]]:
+    """What a container of the template has mounted besides its own.
+
+    Args:
+        run: whose output it may write.
+        training: with the data, if there is some.
+        trains: whether it is the container that trains.
+    """
+    mounts: list[dict[str, JsonValue]] = [
+        {"name": "fathom-cache", "mountPath": CACHE_DIRECTORY, "readOnly": True},
+        {"name": "fathom-home", "mountPath": _HOME},
+        {"name": "fathom-told", "mountPath": _TOLD, "readOnly": True},
+    ]
+    if trains:
+        mounts.append({"name": "fathom-cache", "mountPath": OUTPUT, "subPath": output_path(run)})
+    if trains and training.data_claim:
+        mounts.append({"name": "fathom-data", "mountPath": _DATA, "readOnly": True})
+    return mounts
 
 
 def _hub() -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from fathom.reconcile.specs import (
     newest_of,
     whole_number,
     with_max_tokens,
+    without_ended_trial,
 )
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.replicas import arm_of
@@ -206,7 +207,8 @@ def _fallback(
     found = [
         _Earlier(sd, text, revision)
         for revision, text in checkpoint.specs()
-        if (sd := earlier_spec(resource, text)) is not None
+        if (sd := earlier_spec(resource, without_ended_trial(text, checkpoint.training)))
+        is not None
     ]
     for each in found:
         if not check_draft(preflight_of(each.sd.engine, models)).refused:

@@ -14,10 +14,14 @@ from fathom.api.problem import Problem
 from fathom.api.spec import MAX_REPLICAS, RolloutSpec
 from fathom.cluster.manifest import Manifest
 from fathom.resource import Metadata, SpeculativeDeployment, known_part, parse
+from fathom.training.record import ON_TRIAL, TrainingRecord
 
 _SPECS_KEPT: Final = 4096
 """Specs of all resources: one of each at rest, three of one in a rollout. With fewer than there
 are, each reconcile would find that the last one's are already forgotten. One takes about 20 KB."""
+RUN_OF_TRIAL: Final = "run"
+"""Field of a `draft.trial` that no user wrote: the training that it came of. No release reads it as
+a part of the spec."""
 _BOUNDS: Final = ("maxUnavailable", "maxSurge")
 """Fields of `rollout` that hold for whatever is rolled out, and back."""
 
@@ -27,6 +31,30 @@ def good_spec_text(resource: Manifest) -> str:
     spec = resource.get("spec")
     found = {k: v for k, v in spec.items() if k != "replicas"} if isinstance(spec, dict) else {}
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def without_ended_trial(text: str, record: TrainingRecord) -> str:
+    """A spec that was kept, without a trained draft that is not on trial any more.
+
+    What its user wrote stays, and so does a draft of the run that is on trial.
+
+    Args:
+        text: of `good_spec_text`.
+        record: of the training.
+    """
+    try:
+        spec = parsed_json(text)
+    except UnreadableJsonError:
+        return text
+    draft = spec.get("draft") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(draft, dict):
+        return text
+    trial = draft.get("trial")
+    run = trial.get(RUN_OF_TRIAL) if isinstance(trial, dict) else None
+    if run is None or (record.phase in ON_TRIAL and run == record.begun):
+        return text
+    served = {key: value for key, value in draft.items() if key != "trial"}
+    return json.dumps({**spec, "draft": served}, sort_keys=True, separators=(",", ":"))
 
 
 def with_max_tokens(resource: Manifest, tokens: int) -> Manifest:

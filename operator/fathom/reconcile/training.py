@@ -23,8 +23,10 @@ from fathom.model_facts import ModelFacts
 from fathom.model_refs import ModelRef, draft_ref, target_ref
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.operations import Create, Operation
+from fathom.reconcile.specs import RUN_OF_TRIAL
 from fathom.reconcile.variant import Arm, arm_status
 from fathom.resource import SpeculativeDeployment
+from fathom.rollout.rollout import Stage
 from fathom.training.intake import facts_of, intake_of
 from fathom.training.record import ON_TRIAL, Acceptance, TrainingRecord
 from fathom.training.status import training_events
@@ -159,6 +161,10 @@ def _held(desired: DesiredState) -> str:
         return desired.paused
     if desired.sd.spec.rollout.paused:
         return "rollout.paused holds everything but scaling"
+    rollout = desired.rollout
+    if rollout is not None and rollout.stage is Stage.ROLLED_BACK and not rollout.arm:
+        # What was approved is by the spec, and another one serves.
+        return f"revision {rollout.revision} was rolled back: see Degraded"
     return f"nothing begins before {desired.hold.until}" if desired.hold is not None else ""
 
 
@@ -221,13 +227,14 @@ def with_trained_draft(objects: Objects, record: TrainingRecord) -> Objects:
     alone = (
         speculation.get("drafting", Drafting.ENABLED) == Drafting.ENABLED
         and speculation.get("adaptiveVerification") != AdaptiveVerification.CANARY
-        and "trial" not in draft
+        and draft.get("trial") is None
     )
     if record.phase not in ON_TRIAL or result is None or not alone:
         return objects
-    if served != record.draft or "training" not in draft:
+    if served != record.draft or draft.get("training") is None:
         return objects
-    trial: dict[str, JsonValue] = {"id": result.id}
+    # Kept with the spec, in which no user wrote it: see `without_ended_trial`.
+    trial: dict[str, JsonValue] = {"id": result.id, RUN_OF_TRIAL: record.begun}
     if result.revision:
         trial["revision"] = result.revision
     tried: Manifest = {

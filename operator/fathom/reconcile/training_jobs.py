@@ -13,6 +13,7 @@ from fathom.manifests.training_job import COMPONENT as TRAINING
 from fathom.manifests.training_job import training_job
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState
+from fathom.reconcile.fetching import pinned_to_fetched
 from fathom.reconcile.operations import Create, Operation, deleted
 from fathom.reconcile.training import TrainingStep
 from fathom.resource import SpeculativeDeployment
@@ -22,7 +23,6 @@ from fathom.training.record import TAKEN_IN, TrainingRecord
 from fathom.training.step import TrainingInput
 from fathom.validation.model_input import preflight_of
 from fathom.validation.trained_draft import intake_target
-from fathom_fetch.metrics import DRAFT, MODEL
 
 
 def training_operations(
@@ -44,7 +44,7 @@ def training_operations(
     record, given, training = step.record, step.given, step.given.spec
     if training is not None and record.begun and not given.held:
         if _is_to_be_made(record, given, objects):
-            evidence = _evidence(record, sd, desired)
+            evidence = _evidence(record, _as_served(sd, objects, desired))
             manifest = training_job(sd, record.begun, training, evidence)
             yield Create(JOB, manifest, f"a person approved run {record.begun}")
         if record.phase in TAKEN_IN and given.intake.stage is IntakeStage.MISSING:
@@ -64,13 +64,21 @@ def _is_to_be_made(record: TrainingRecord, given: TrainingInput, objects: Object
     return is_recorded and given.job.is_to_be_made and not record.is_job_seen
 
 
-def _evidence(record: TrainingRecord, sd: SpeculativeDeployment, desired: DesiredState) -> Evidence:
-    spec, fetched = sd.spec, desired.weights.fetched
-    target, draft = (fetched.commit(role) if fetched else "" for role in (MODEL, DRAFT))
+def _as_served(
+    sd: SpeculativeDeployment, objects: Objects, desired: DesiredState
+) -> SpeculativeDeployment:
+    """At the commits that the replicas have, but for one that is only compared."""
+    rollout = desired.rollout
+    revision = rollout.stable if rollout is not None and rollout.arm else desired.revision
+    return pinned_to_fetched(sd, revision, objects, desired.checkpoint)
+
+
+def _evidence(record: TrainingRecord, sd: SpeculativeDeployment) -> Evidence:
+    spec = sd.spec
     return Evidence(
         run=record.begun,
-        target=EvidenceModel(id=spec.model.id, commit=target or spec.model.revision),
-        draft=EvidenceModel(id=spec.draft.id, commit=draft or spec.draft.revision),
+        target=EvidenceModel(id=spec.model.id, commit=spec.model.revision),
+        draft=EvidenceModel(id=spec.draft.id, commit=spec.draft.revision),
         method=spec.draft.method.value,
         vllm_version=str(sd.engine.version or ""),
         tensor_parallel_size=spec.engine.tensor_parallel_size,

@@ -51,6 +51,10 @@ class TrainedDraft:
     def ref(self) -> ModelRef:
         return ModelRef(self.id, self.revision)
 
+    def is_of(self, ref: ModelRef) -> bool:
+        """Whether a spec names it. A directory has one content, whatever revision stands there."""
+        return ref == self.ref or (not self.revision and ref.id == self.id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:

@@ -5,15 +5,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from fathom.api import names
-from fathom.api.status import ComparisonStatus
 from fathom.api.training import AdoptedDraft, TrainingPhase, TrainingStatus
 from fathom.cluster.events import Event, EventReason, Severity
 from fathom.cluster.kinds import ObjectKey
 from fathom.text import counted
 from fathom.times import rfc3339
+from fathom.training.intake import IntakeStage
 from fathom.training.record import TAKEN_IN, TrainingRecord, hours, over_budget
-from fathom.training.step import TrainingInput
+from fathom.training.step import LATEST_S, TrainingInput
 
+_AT_ONCE_S: Final = 30.0
+"""Within which a Job is made that nothing holds."""
 _TO_APPROVE: Final = "To have one trained"
 _TO_ADOPT: Final = "To give all replicas"
 _TO_TAKE_IN: Final = "To have it taken in again"
@@ -73,9 +75,8 @@ def _approved(record: TrainingRecord, given: TrainingInput, _: ObjectKey) -> str
 
 
 def _on_trial(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
-    waits = f"{given.goes_first} is compared first" if given.goes_first else ""
     return (
-        f"One replica is to have {_of_draft(record)}: {_verdict(given.verdict, waits)} To end it: "
+        f"One replica is to have {_of_draft(record)}: {_verdict(given)} To end it: "
         f"`kubectl fathom train {key.name} -n {key.namespace} --dismiss {record.run}`."
     )
 
@@ -84,13 +85,23 @@ def _faster(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str
     command = f"kubectl fathom train {key.name} -n {key.namespace}"
     patch = adoption_patch(_adopt(record))
     return (
-        f"{_verdict(given.verdict)} {_TO_ADOPT} {_of_draft(record)}, in Git, or: `kubectl "
+        f"{_found_faster(given)} {_TO_ADOPT} {_of_draft(record)}, in Git, or: `kubectl "
         f"patch speculativedeployment {key.name} -n {key.namespace} --type merge -p '{patch}'`. "
         f"To drop it: `{command} --dismiss {record.run}`."
     )
 
 
-def _adopted(record: TrainingRecord, *_: object) -> str:
+def _found_faster(given: TrainingInput) -> str:
+    """What the comparison finds; while it is begun again, that it found so before."""
+    found = given.verdict
+    if found is not None and found.result is not None:
+        return _verdict(given)
+    return f"Its replica was faster than the others; it is compared again: {_verdict(given)}"
+
+
+def _adopted(record: TrainingRecord, given: TrainingInput, _: ObjectKey) -> str:
+    if record.result is not None and not record.result.is_of(given.draft):
+        return f"The spec named {_of_draft(record)}, and does not any more."
     return f"The spec names {_of_draft(record)}."
 
 
@@ -117,7 +128,7 @@ def _asks(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
 def _training(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     job = names.training_job(key.name, record.begun)
     if given.job.is_to_be_made:
-        return f"Job {job} is to be made: {_sentence(given.held or 'it begins now')}"
+        return f"Job {job} is to be made: {_sentence(given.held or _not_made(record, given))}"
     if not given.job.is_there:
         return f"Job {job} is not there yet, or not any more."
     ends = ""
@@ -129,8 +140,20 @@ def _training(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> s
     return f"Job {job} trains.{ends} Its log may hold prompts: Fathom repeats none of it."
 
 
+def _not_made(record: TrainingRecord, given: TrainingInput) -> str:
+    """That it comes now; or, once it has not, where it says why, and until when it is tried."""
+    if given.now_s - record.since_s < _AT_ONCE_S:
+        return "it begins now"
+    return (
+        "the API server has not taken it so far, and Degraded says why. It is tried until "
+        f"{rfc3339(record.since_s + LATEST_S)}, and needs no other approval until then"
+    )
+
+
 def _intake(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     job = names.intake_job(key.name, record.begun)
+    if given.intake.stage is IntakeStage.MISSING:
+        return f"Job {job} is to be made: {_sentence(given.held or 'it begins now')}"
     if given.intake.waits:
         return f"Job {job} has not begun: {_sentence(given.intake.waits)}"
     return f"Job {job} verifies and stores what run {record.begun} left."
@@ -153,8 +176,9 @@ def _of_draft(record: TrainingRecord) -> str:
     return f"draft {result.id}{at}"
 
 
-def _verdict(found: ComparisonStatus | None, waits: str = "") -> str:
-    said = found.message if found is not None else ""
+def _verdict(given: TrainingInput) -> str:
+    said = given.verdict.message if given.verdict is not None else ""
+    waits = f"{given.goes_first} is compared first" if given.goes_first else ""
     return _sentence(said or waits or "it begins soon")
 
 

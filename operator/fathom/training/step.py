@@ -27,7 +27,7 @@ from fathom.training.record import (
 
 _RUN_LENGTH: Final = 8
 """Hex digits of a run."""
-_LATEST_S: Final = 3600.0
+LATEST_S: Final = 3600.0
 """After which a Job is not made any more: its GPU hours count from when its run was begun."""
 _UNSEEN_S: Final = 300.0
 """By then a Job that was made has been read."""
@@ -111,15 +111,31 @@ def run_of(record: TrainingRecord, given: TrainingInput) -> str:
 
 def _ended(record: TrainingRecord, given: TrainingInput) -> TrainingRecord | None:
     """It is over by what a person did; None: it is not."""
-    if record.result is not None and given.draft == record.result.ref:
+    if record.result is not None and record.result.is_of(given.draft):
         return record.at(TrainingPhase.ADOPTED, given.now_s)
     if given.spec is None:
-        return _dismissed(record, given, "draft.training is no longer in the spec in force")
+        return _dismissed(record, given, _why_none(given))
     if given.draft != record.draft:
-        return _dismissed(record, given, "the spec names another draft by now")
+        return _dismissed(record, given, _why_another(record, given))
     if given.dismissed and given.dismissed == record.run:
         return _dismissed(record, given, "a person dismissed it")
     return None
+
+
+def _why_none(given: TrainingInput) -> str:
+    if given.draft.id:
+        return "draft.training is no longer in the spec in force"
+    return "no replica has a draft: speculation.drafting is Disabled, or draft.id is empty"
+
+
+def _why_another(record: TrainingRecord, given: TrainingInput) -> str:
+    result = record.result
+    if result is None or given.draft.id != result.id:
+        return "the spec names another draft by now"
+    return (
+        f"the spec names draft {result.id}, but at another revision than was tried: set "
+        f"draft.revision to {result.revision}"
+    )
 
 
 def _dismissed(record: TrainingRecord, given: TrainingInput, why: str) -> TrainingRecord:
@@ -202,7 +218,7 @@ def _why_no_job(record: TrainingRecord, given: TrainingInput) -> str:
             "the spec was edited before its Job was made, so that no user approved what would run"
         )
     if given.job.is_to_be_made:
-        return "its Job could not be made within an hour" if waited_s > _LATEST_S else ""
+        return "its Job could not be made within an hour" if waited_s > LATEST_S else ""
     lost = "its Job is not there, and may have been made by an operator that ended"
     return lost if waited_s > _UNSEEN_S else ""
 

@@ -10,11 +10,14 @@ from typing import Final
 from fathom.api.accelerators import AMD, NVIDIA
 from fathom.api.pod_fields import amount_of
 from fathom.api.problem import Problem
+from fathom.api.training import TrainingSpec
 from fathom.manifests.strategic_merge import schema_problems
-from fathom.manifests.template_parts import Part, by, part, parts
-from fathom.manifests.training_job import CONTAINER, OWN_LABELS
+from fathom.manifests.template_parts import Overlay, Part, by, part, parts
+from fathom.manifests.training_job import CONTAINER, OWN_LABELS, OWN_VOLUMES, own_mounts
 from fathom.text import counted
 from fathom.validation.candidate import Candidate, Rule
+from fathom.validation.merged_template import overlay_problems
+from fathom.validation.placement_checks import resource_problems
 from fathom.validation.pod_template_errors import OWN_PREFIX, own_variable_sentence
 
 _TRAINING: Final = "spec.draft.training"
@@ -52,6 +55,51 @@ def template(candidate: Candidate) -> Iterator[Problem]:
         for name in sorted(by("name", parts(each, "env"))):
             if name.startswith(OWN_PREFIX):
                 yield Problem(field=f"{_FIELD}.spec", message=own_variable_sentence(name))
+    yield from _in_pod(training)
+
+
+def _in_pod(training: TrainingSpec) -> Iterator[Problem]:
+    """What the API server would refuse, once a person has approved it and its GPU hours count."""
+    yield from overlay_problems(Overlay(_FIELD, training.template))
+    yield from _volumes(training)
+    for each in _containers(training.template):
+        yield from _mounts(each, training)
+        where = f"{_FIELD}.spec: resources of the container {each.get('name')}"
+        yield from resource_problems(part(each, "resources"), where)
+
+
+def _volumes(training: TrainingSpec) -> Iterator[Problem]:
+    for name in by("name", parts(training.template, "spec", "volumes")):
+        if name in OWN_VOLUMES:
+            yield Problem(
+                field=f"{_FIELD}.spec.volumes",
+                message=f"volume {name} is one that Fathom adds: give yours another name.",
+            )
+
+
+def _mounts(container: Part, training: TrainingSpec) -> Iterator[Problem]:
+    name = container.get("name")
+    ours = own_mounts("", training, trains=name == CONTAINER)
+    taken = {str(each["mountPath"]): "Fathom" for each in ours}
+    volumes = {
+        *by("name", parts(training.template, "spec", "volumes")),
+        *(str(each["name"]) for each in ours),
+    }
+    for mount in parts(container, "volumeMounts"):
+        path, volume = str(mount.get("mountPath")), str(mount.get("name"))
+        if volume not in volumes:
+            yield Problem(
+                field=f"{_FIELD}.spec",
+                message=f"the container {name} mounts volume {volume}, which is not there: add it "
+                f"to {_FIELD}.spec.volumes.",
+            )
+        if path in taken:
+            yield Problem(
+                field=f"{_FIELD}.spec",
+                message=f"{taken[path]} mounts a volume at {path} of the container {name} already: "
+                "choose another path.",
+            )
+        taken[path] = "another line"
 
 
 def gpus(candidate: Candidate) -> Iterator[Problem]:

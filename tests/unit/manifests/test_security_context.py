@@ -10,7 +10,10 @@ from fathom.fetch.state import FetchProgram
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.fetch_job import fetch_job
 from fathom.manifests.pod_template import pod_template
+from fathom.manifests.training_job import training_job
+from fathom.training.evidence import Evidence, EvidenceModel
 from manifest_samples import resource
+from support.played_training import ALLOWED, TEMPLATE, TRAINING
 from support.pod_security import below_baseline, below_restricted
 
 BUNDLE: Final = PluginBundle({"fathom_vllm/__init__.py": ""}, "0123456789ab")
@@ -119,3 +122,37 @@ def test_shared_memory_is_as_large_as_asked_for(size: str, volume: dict[str, str
     (shm,) = (v for v in pod({"engine.sharedMemory": size})["volumes"] if v["name"] == "shm")
 
     assert shm == {"name": "shm", "emptyDir": volume}
+
+
+EVIDENCE: Final = Evidence(
+    run="7f3a90c1",
+    target=EvidenceModel(id="a/b"),
+    draft=EvidenceModel(id="a/c"),
+    method="eagle3",
+    vllm_version="",
+    tensor_parallel_size=1,
+    reason="AskedFor",
+)
+
+
+def trainer(security: dict[str, Any] | None, changes: dict[str, Any]) -> dict[str, Any]:
+    own = {} if security is None else {"securityContext": security}
+    template = {"spec": {**TEMPLATE["spec"], **own}}
+    sd = resource({**ALLOWED, "draft.training": {**TRAINING, "template": template}, **changes})
+    assert sd.spec.draft.training is not None
+    job: Any = training_job(sd, "7f3a90c1", sd.spec.draft.training, EVIDENCE)
+    return dict(job["spec"]["template"]["spec"])
+
+
+@pytest.mark.parametrize("security", [None, {"fsGroup": 3000}], ids=["none", "a group"])
+def test_what_trains_may_do_no_more_than_what_serves(security: dict[str, Any] | None) -> None:
+    assert below_restricted(trainer(security, {})) == ["runAsNonRoot"]
+    assert below_restricted(trainer(security, USER)) == []
+    expected = {**pod(USER)["securityContext"], **(security or {})}
+    assert trainer(security, USER)["securityContext"] == expected
+
+
+def test_a_trainers_own_user_takes_the_place_of_the_engines() -> None:
+    found = trainer({"runAsUser": 0}, USER)["securityContext"]
+    assert found["runAsUser"] == 0
+    assert "runAsNonRoot" not in found

@@ -34,6 +34,8 @@ from unit.runtime.test_main import free_ports
 SUBJECT, NOW_S = lived()
 POLICY = {"Content-Security-Policy": "default-src 'none'"}
 WITHIN_S = 0.5
+PORTS = 8
+"""Tried, until one is free."""
 
 
 @dataclass
@@ -78,11 +80,15 @@ class Site:
 
 @asynccontextmanager
 async def served(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Site]:
-    port = port or free_ports(1)[0]
     shown, clock = ShownResources(), ManualClock()
     async with aiohttp.ClientSession() as session:
-        site = Site(f"http://{host or '127.0.0.1'}:{port}", session, shown, clock)
-        site.runner = await serve_page(Pages(shown, clock), standby_of(site, port), host)
+        # One that is free on loopback may be taken elsewhere, or a moment later.
+        for each in (port,) if port else free_ports(PORTS):
+            site = Site(f"http://{host or '127.0.0.1'}:{each}", session, shown, clock)
+            site.runner = await serve_page(Pages(shown, clock), standby_of(site, each), host)
+            if site.runner.addresses:
+                break
+            await site.runner.cleanup()
         try:
             yield site
         finally:

@@ -1,0 +1,178 @@
+"""What becomes of a trained draft whose user edits the spec meanwhile."""
+
+import json
+from typing import Any
+
+import pytest
+
+from fathom.adapters.ports import KubeError
+from fathom.api import names
+from fathom.cluster.kinds import JOB
+from scenarios.test_arm import pass_minutes
+from scenarios.test_draft_trial import NEW, TRIAL, Counting, pods_with
+from scenarios.test_training import asked, ready, taken_in
+from scenarios.test_weights import COMMIT, DRAFT_COMMIT, NEWER, RESULT, fetched, finish
+from support.loop_harness import LoopHarness
+from support.played_training import FOLDER, TRAINING, annotate, approve, end_job, jobs, training_of
+
+
+async def faster(**changes: Any) -> LoopHarness:
+    """One whose trained draft was found faster."""
+    harness = await taken_in(**changes)
+    harness.metrics = Counting(harness, faster=0.1, draft=FOLDER)
+    await pass_minutes(harness, 30)
+    assert training_of(harness)["phase"] == "Faster"
+    return harness
+
+
+async def test_dismissed_its_replica_goes_though_the_newest_spec_is_refused() -> None:
+    harness = await faster()
+    harness.edit({"speculation.tokens": 99999})
+    await pass_minutes(harness, 5)
+    assert pods_with(harness, FOLDER)
+    assert training_of(harness)["phase"] == "Faster"
+    annotate(harness, names.ANNOTATION_DISMISS_TRAINING, training_of(harness)["run"])
+    await pass_minutes(harness, 10)
+    assert training_of(harness)["phase"] == "Dismissed"
+    assert not pods_with(harness, FOLDER)
+    assert "draftTrial" not in harness.status
+    assert "spec.draft.trial" not in json.dumps(harness.status)
+
+
+async def test_a_draft_by_hand_stays_on_trial_while_the_newest_spec_is_refused() -> None:
+    harness = await taken_in(**{"draft.trial": {"id": "someone/third"}})
+    await pass_minutes(harness, 5)
+    annotate(harness, names.ANNOTATION_DISMISS_TRAINING, training_of(harness)["run"])
+    harness.edit({"speculation.tokens": 99999})
+    await pass_minutes(harness, 5)
+    assert training_of(harness)["phase"] == "Dismissed"
+    assert pods_with(harness, "someone/third")
+
+
+async def test_it_is_tried_once_another_trial_was_taken_back() -> None:
+    harness = await taken_in(**{"draft.trial": {"id": "someone/third"}})
+    harness.metrics = Counting(harness, faster=-0.1, draft="someone/third")
+    await pass_minutes(harness, 30)
+    assert harness.status["draftTrial"]["result"] == "Slower"
+    harness.metrics = Counting(harness, faster=0.1, draft=FOLDER)
+    harness.edit({"draft.trial": None})
+    await pass_minutes(harness, 40)
+    assert training_of(harness)["phase"] == "Faster"
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ({"replicas": 0}, "set spec.replicas to 2 or more"),
+        ({"speculation.drafting": "Canary"}, "speculation.drafting is compared first"),
+        ({"engine.image": "vllm/vllm-openai:v0.31.0"}, "a rollout is under way"),
+    ],
+    ids=["no replicas", "another comparison", "another engine"],
+)
+async def test_that_it_was_faster_is_still_there_while_it_is_compared_again(
+    edit: dict[str, Any], words: str
+) -> None:
+    harness = await faster()
+    harness.edit(edit)
+    await pass_minutes(harness, 1)
+    found = training_of(harness)
+    assert found["phase"] == "Faster"
+    assert found["message"].startswith("Its replica was faster than the others; it is compared")
+    assert words in found["message"]
+    assert "spec.draft.trial" not in json.dumps(harness.status)
+
+
+async def test_a_directory_is_adopted_whatever_revision_was_left_there() -> None:
+    harness = await faster(**{"draft.revision": "a" * 40})
+    harness.edit({"draft.id": FOLDER})
+    await pass_minutes(harness, 1)
+    assert training_of(harness)["phase"] == "Adopted"
+
+
+async def test_what_was_adopted_and_taken_back_is_not_what_the_spec_names() -> None:
+    harness = await faster()
+    before = harness.resource["spec"]["draft"]["id"]
+    harness.edit({"draft.id": FOLDER})
+    await harness.until_rolled()
+    assert training_of(harness)["message"] == f"The spec names draft {FOLDER}."
+    harness.edit({"draft.id": before})
+    await pass_minutes(harness, 1)
+    found = training_of(harness)
+    assert found["phase"] == "Adopted"
+    assert found["message"] == f"The spec named draft {FOLDER}, and does not any more."
+
+
+async def test_without_drafts_its_end_says_that_and_not_that_the_field_is_gone() -> None:
+    harness = await asked()
+    approve(harness)
+    await pass_minutes(harness, 2)
+    harness.edit({"speculation.drafting": "Disabled"})
+    await pass_minutes(harness, 2)
+    assert not jobs(harness, "training")
+    assert "speculation.drafting is Disabled" in training_of(harness)["message"]
+
+
+async def test_the_trainer_gets_the_commit_of_the_draft_that_serves() -> None:
+    harness = await fetched(**{"replicas": 3, "draft.training": TRAINING})
+    harness.metrics = Counting(harness, faster=0.1, draft=NEW)
+    harness.edit(TRIAL)
+    await pass_minutes(harness, 2)
+    finish(harness, RESULT.replace(DRAFT_COMMIT, NEWER))
+    await pass_minutes(harness, 3)
+    assert harness.status["draftTrial"]["state"] == "Comparing"
+    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "1")
+    await harness.tick()
+    approve(harness)
+    await pass_minutes(harness, 2)
+    (job,) = jobs(harness, "training")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    env = {each["name"]: each["value"] for each in container["env"]}
+    assert env["FATHOM_TARGET_COMMIT"] == COMMIT
+    assert env["FATHOM_DRAFT_COMMIT"] == DRAFT_COMMIT
+
+
+async def test_a_job_that_is_refused_is_tried_for_an_hour_and_it_says_where_to_read_why() -> None:
+    harness = await asked()
+    refusal = KubeError(403, "exceeded quota: gpu, requested: count/jobs.batch=1")
+    harness.kube.fail = lambda verb, kind: refusal if (verb, kind) == ("create", JOB) else None
+    approve(harness)
+    await pass_minutes(harness, 40)
+    found = training_of(harness)
+    assert found["phase"] == "Training"
+    assert "has not taken it so far, and Degraded says why" in found["message"]
+    degraded = next(each for each in harness.status["conditions"] if each["type"] == "Degraded")
+    assert "exceeded quota" in degraded["message"]
+    harness.kube.fail = lambda _verb, _kind: None
+    await pass_minutes(harness, 10)
+    assert len(jobs(harness, "training")) == 1
+
+
+async def test_paused_no_intake_begins_and_the_sentence_says_so() -> None:
+    harness = await asked()
+    approve(harness)
+    await pass_minutes(harness, 1)
+    annotate(harness, names.ANNOTATION_PAUSED, "a freeze")
+    end_job(harness, "training")
+    await pass_minutes(harness, 2)
+    found = training_of(harness)
+    assert found["phase"] == "Intake"
+    assert not jobs(harness, "intake")
+    assert "is to be made: " in found["message"]
+    assert "a freeze" in found["message"]
+
+
+async def test_nothing_begins_while_another_draft_serves_than_the_spec_names() -> None:
+    harness = await ready()
+    harness.metrics = Counting(harness, faster=-0.4, draft=NEW)
+    harness.edit({"draft.id": NEW})
+    await pass_minutes(harness, 60)
+    assert harness.status["rollout"]["stage"] == "RolledBack"
+    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "1")
+    await pass_minutes(harness, 1)
+    approve(harness)
+    await pass_minutes(harness, 2)
+    found = training_of(harness)
+    assert found["phase"] == "Approved"
+    assert "was rolled back: see Degraded" in found["message"]
+    assert not jobs(harness, "training")
+    assert found["gpuHoursThisWeek"] == "0/12"
