@@ -28,8 +28,7 @@ def under_way(
         but_for: name of a Job that does not count; empty: all do.
     """
     for job in jobs:
-        ended = job.complete or job.failed is not None
-        if job.component == component and job.name != but_for and not ended:
+        if job.component == component and job.name != but_for and not job.ended:
             return f"Job {job.name}"
     ours = [job.metadata for job in jobs if job.name == but_for]
     for pod in pods:

@@ -117,6 +117,11 @@ class ObservedJob(ObservedModel):
         return None if condition is None else condition.message or condition.reason
 
     @property
+    def ended(self) -> bool:
+        """Whether it is complete, or was given up."""
+        return self.complete or self.failed is not None
+
+    @property
     def reason(self) -> str:
         """Why it was given up, in one word of Kubernetes'; empty: it was not.
 

@@ -1,6 +1,6 @@
 """The Job that trains a draft: the user's template, with what it is told and where it may write."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import JsonValue
@@ -49,8 +49,9 @@ def training_job(
         evidence: what the trainer is told.
     """
     metadata = part(training.template, "metadata")
+    theirs = texts_by_name(metadata, "labels")
     labels = {
-        **{key: value for key, value in _labels(metadata) if not key.startswith(OWN_LABELS)},
+        **{key: value for key, value in theirs.items() if not key.startswith(OWN_LABELS)},
         names.LABEL_COMPONENT: COMPONENT,
     }
     return {
@@ -82,10 +83,6 @@ def training_job(
             },
         },
     }
-
-
-def _labels(metadata: Part) -> Iterable[tuple[str, str]]:
-    return texts_by_name(metadata, "labels").items()
 
 
 def _pod(

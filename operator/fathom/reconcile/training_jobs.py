@@ -56,12 +56,11 @@ def training_operations(
 
 def _is_to_be_made(record: TrainingRecord, given: TrainingInput, objects: Objects) -> bool:
     """Whether its Job is, and this is written down where the next operator finds it."""
+    trains = record.phase is TrainingPhase.TRAINING and not record.is_job_seen
+    if not (trains and given.job.is_to_be_made):
+        return False
     written = Checkpoint.of(objects.tuning).training
-    is_recorded = all(
-        (each.phase, each.begun) == (TrainingPhase.TRAINING, record.begun)
-        for each in (record, written)
-    )
-    return is_recorded and given.job.is_to_be_made and not record.is_job_seen
+    return (written.phase, written.begun) == (record.phase, record.begun)
 
 
 def _as_served(
@@ -111,12 +110,11 @@ def _unwanted(
     mounted: frozenset[str] = frozenset()
     is_forgotten = given.intake.stage is IntakeStage.FORGOTTEN and record.result is None
     for job in objects.jobs:
-        ended = job.complete or job.failed is not None
         if job.component not in {TRAINING, INTAKE}:
             continue
         if not record.begun or job.name not in {trains, takes}:
             yield deleted(objects, JOB, job.name, "another run has begun since, or none is known")
-        elif not ended and (over or (idle and job.name == trains)):
+        elif not job.ended and (over or (idle and job.name == trains)):
             yield deleted(objects, JOB, job.name, f"its run is over: {record.ending}")
         elif job.name == takes and is_forgotten:
             yield deleted(objects, JOB, job.name, "what it has found is not known any more")

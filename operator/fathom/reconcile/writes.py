@@ -89,7 +89,7 @@ def bench_ended(objects: Objects) -> Delete | None:
     if objects.bench is None or (trouble := lacks_place(objects)) is None:
         return None
     job = ObservedJob.model_validate(objects.bench)
-    ends = job.complete or job.failed is not None or job.metadata.deletion_timestamp is not None
+    ends = job.ended or job.metadata.deletion_timestamp is not None
     ours = job.metadata.labels.get(names.LABEL_BENCH) == objects.key.name and any(
         each.uid == objects.metadata.uid for each in job.metadata.owner_references
     )

@@ -77,17 +77,16 @@ def _approved(record: TrainingRecord, given: TrainingInput, _: ObjectKey) -> str
 def _on_trial(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     return (
         f"One replica is to have {_of_draft(record)}: {_verdict(given)} To end it: "
-        f"`kubectl fathom train {key.name} -n {key.namespace} --dismiss {record.run}`."
+        f"{_dismissal(record, key)}."
     )
 
 
 def _faster(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
-    command = f"kubectl fathom train {key.name} -n {key.namespace}"
     patch = adoption_patch(_adopt(record))
     return (
         f"{_found_faster(given)} {_TO_ADOPT} {_of_draft(record)}, in Git, or: `kubectl "
         f"patch speculativedeployment {key.name} -n {key.namespace} --type merge -p '{patch}'`. "
-        f"To drop it: `{command} --dismiss {record.run}`."
+        f"To drop it: {_dismissal(record, key)}."
     )
 
 
@@ -116,12 +115,11 @@ def _asks(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     takes = f"{_TO_APPROVE} for at most {counted(spec.deadline_minutes, 'minute')}"
     if spec.gpus:
         takes += f" on {counted(spec.gpus, 'GPU')}"
-    command = f"kubectl fathom train {key.name} -n {key.namespace}"
     over = over_budget(record, spec, given.now_s)
     later = f" Approved, it waits, since {over}." if over else ""
     return (
-        f"{takes}, approve this run: `{command} --approve {record.run}`. "
-        f"To decline: `{command} --dismiss {record.run}`.{later}"
+        f"{takes}, approve this run: `{_command(key)} --approve {record.run}`. "
+        f"To decline: {_dismissal(record, key)}.{later}"
     )
 
 
@@ -163,9 +161,16 @@ def _refused(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> st
     job = names.intake_job(key.name, record.begun)
     return (
         f"The draft of run {record.begun} was not taken. {given.intake.refusal} "
-        f"{_TO_TAKE_IN}, delete Job {job}. To end it: `kubectl fathom train {key.name} "
-        f"-n {key.namespace} --dismiss {record.run}`."
+        f"{_TO_TAKE_IN}, delete Job {job}. To end it: {_dismissal(record, key)}."
     )
+
+
+def _command(key: ObjectKey) -> str:
+    return f"kubectl fathom train {key.name} -n {key.namespace}"
+
+
+def _dismissal(record: TrainingRecord, key: ObjectKey) -> str:
+    return f"`{_command(key)} --dismiss {record.run}`"
 
 
 def _of_draft(record: TrainingRecord) -> str:
@@ -243,9 +248,11 @@ def training_events(
         given: this pass's view.
         key: of the resource.
     """
+    if (before.phase, before.begun) == (after.phase, after.begun):
+        return
     reason = _TELLS.get(after.phase) if after.phase is not None else None
     told = training_status(after, given, key)
-    if reason is None or told is None or (before.phase, before.begun) == (after.phase, after.begun):
+    if reason is None or told is None:
         return
     bad = after.phase in {TrainingPhase.FAILED, TrainingPhase.REFUSED}
     yield Event(Severity.WARNING if bad else Severity.NORMAL, reason, told.message)
