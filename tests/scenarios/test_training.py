@@ -381,7 +381,7 @@ async def test_a_job_that_was_not_made_at_once_is_made_as_approved_or_not_at_all
     found = training_of(harness)
     assert found["phase"] == "Failed"
     assert found["run"] != run
-    assert found["gpuHoursThisWeek"] == "6/12"
+    assert found["gpuHoursThisWeek"] == ("0/12" if how == "paused for long" else "6/12")
     assert not jobs(harness, "training")
 
 

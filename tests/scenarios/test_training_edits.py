@@ -7,10 +7,11 @@ import pytest
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
+from fathom.api.conditions import Reason
 from fathom.cluster.kinds import JOB
 from scenarios.test_arm import pass_minutes
 from scenarios.test_draft_trial import NEW, TRIAL, Counting, pods_with
-from scenarios.test_training import asked, ready, taken_in
+from scenarios.test_training import Alarmed, asked, ready, taken_in
 from scenarios.test_weights import COMMIT, DRAFT_COMMIT, NEWER, RESULT, fetched, finish
 from support.loop_harness import LoopHarness
 from support.played_training import FOLDER, TRAINING, annotate, approve, end_job, jobs, training_of
@@ -176,3 +177,49 @@ async def test_nothing_begins_while_another_draft_serves_than_the_spec_names() -
     assert "was rolled back: see Degraded" in found["message"]
     assert not jobs(harness, "training")
     assert found["gpuHoursThisWeek"] == "0/12"
+
+
+async def test_a_job_that_could_not_be_made_has_taken_no_gpu_hours() -> None:
+    harness = await asked()
+    refusal = KubeError(403, "exceeded quota: gpu, requested: count/jobs.batch=1")
+    harness.kube.fail = lambda verb, kind: refusal if (verb, kind) == ("create", JOB) else None
+    approve(harness)
+    await pass_minutes(harness, 40)
+    assert training_of(harness)["gpuHoursThisWeek"] == "6/12"
+    await pass_minutes(harness, 30)
+    found = training_of(harness)
+    assert found["phase"] == "Failed"
+    assert "its Job could not be made within an hour" in found["message"]
+    assert found["gpuHoursThisWeek"] == "0/12"
+
+
+async def test_a_training_ends_with_the_model_that_it_was_approved_for() -> None:
+    harness = await asked()
+    approve(harness)
+    await pass_minutes(harness, 2)
+    assert jobs(harness, "training")
+    harness.edit({"model.revision": "c" * 40})
+    await pass_minutes(harness, 2)
+    assert training_of(harness)["phase"] == "Training"
+    harness.edit({"model.id": "someone/model"})
+    await pass_minutes(harness, 2)
+    found = training_of(harness)
+    assert found["phase"] == "Dismissed"
+    assert found["message"] == "It is over: the spec names another model by now."
+    assert not jobs(harness, "training")
+    await harness.until_rolled()
+    harness.decide = Alarmed(harness, Reason.ACCEPTANCE_BELOW_REFERENCE)
+    await pass_minutes(harness, 2)
+    assert training_of(harness)["phase"] == "Proposed"
+
+
+async def test_it_says_when_the_job_is_ended_by_when_that_began() -> None:
+    harness = await asked()
+    approve(harness)
+    await pass_minutes(harness, 2)
+    assert "It is ended" not in training_of(harness)["message"]
+    (job,) = jobs(harness, "training")
+    job["status"] = {"startTime": "2026-12-01T10:00:00Z"}
+    harness.kube.put(JOB, job)
+    await pass_minutes(harness, 1)
+    assert "It is ended at 2026-12-01T11:30:00Z." in training_of(harness)["message"]

@@ -87,6 +87,7 @@ class _JobSpec(ObservedModel):
 
 
 class _JobStatus(ObservedModel):
+    start_time: AwareDatetime | None = None
     conditions: Annotated[tuple[ObservedCondition, ...], absent_as(())] = ()
 
 
@@ -115,6 +116,12 @@ class ObservedJob(ObservedModel):
         """Why it was given up, in Kubernetes' words; None: it was not."""
         condition = self._condition("Failed")
         return None if condition is None else condition.message or condition.reason
+
+    @property
+    def started_at_s(self) -> float | None:
+        """From when its deadline counts, in Unix seconds; None: it waits, as for a queue."""
+        at = self.status.start_time
+        return None if at is None else at.timestamp()
 
     @property
     def ended(self) -> bool:

@@ -121,6 +121,16 @@ def _security(sd: SpeculativeDeployment, theirs: Part) -> dict[str, JsonValue]:
     return {**ours, **theirs}
 
 
+def _container_security(theirs: Part) -> dict[str, JsonValue]:
+    """A container's: what the template leaves open may do no more than the engine."""
+    ours = container_security(None)
+    capabilities = {**part(ours, "capabilities"), **part(theirs, "capabilities")}
+    if theirs.get("privileged") or "SYS_ADMIN" in str(capabilities.get("add")):
+        # Kubernetes takes neither without it.
+        del ours["allowPrivilegeEscalation"]
+    return {**ours, **theirs, "capabilities": capabilities}
+
+
 def _volumes(sd: SpeculativeDeployment, training: TrainingSpec) -> list[JsonValue]:
     told: JsonValue = {
         "path": _EVIDENCE,
@@ -153,8 +163,8 @@ def _with_ours(
         {"name": name, "value": value} for name, value in env.items() if name not in theirs
     ]
     return {
-        "securityContext": container_security(None),
         **container,
+        "securityContext": _container_security(part(container, "securityContext")),
         "env": [*ours, *map(dict, parts(container, "env"))],
         "volumeMounts": [*map(dict, parts(container, "volumeMounts")), *mounts],
     }

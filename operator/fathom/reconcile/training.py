@@ -185,6 +185,7 @@ def _standing(job: ObservedJob | None, objects: Objects, *, is_to_be_made: bool)
         is_complete=job.complete,
         failed=job.reason,
         waits=objects.refused_pods.get(job.name, "") or why_not_begun(pod),
+        started_at_s=job.started_at_s,
     )
 
 

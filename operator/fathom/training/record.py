@@ -83,6 +83,8 @@ class TrainingRecord:
     """The same as a sentence."""
     since_s: UnixSeconds = 0.0
     """When it came to this phase."""
+    target: str = ""
+    """Id of the model that was served when it was proposed; empty: an earlier Fathom kept none."""
     draft: ModelRef = _NO_MODEL
     """That the replicas had when it was proposed."""
     acceptance: Acceptance = Acceptance()
@@ -158,6 +160,10 @@ class TrainingRecord:
             replace(each, at_s=now_s) if each.run == self.begun else each for each in self.starts
         )
         return replace(self, starts=tuple(starts), is_job_seen=True)
+
+    def without_start(self) -> "TrainingRecord":
+        """With no GPU hours counted for its run, whose Job was never made."""
+        return replace(self, starts=tuple(each for each in self.starts if each.run != self.begun))
 
 
 _RECORD: Final = TypeAdapter(TrainingRecord)

@@ -129,12 +129,14 @@ def _training(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> s
         return f"Job {job} is to be made: {_sentence(given.held or _not_made(record, given))}"
     if not given.job.is_there:
         return f"Job {job} is not there yet, or not any more."
-    ends = ""
-    if given.spec is not None:
-        deadline_s = record.since_s + 60 * given.spec.deadline_minutes
-        ends = f" It is ended at {rfc3339(deadline_s)}."
-    if given.job.waits:
-        return f"Job {job} has not begun to train: {_sentence(given.job.waits)}{ends}"
+    began_s, ends = given.job.started_at_s, ""
+    if given.spec is not None and began_s is not None:
+        ends = f" It is ended at {rfc3339(began_s + 60 * given.spec.deadline_minutes)}."
+    waits = given.job.waits or (
+        "its controller, or a queue, has it wait" if began_s is None else ""
+    )
+    if waits:
+        return f"Job {job} has not begun to train: {_sentence(waits)}{ends}"
     return f"Job {job} trains.{ends} Its log may hold prompts: Fathom repeats none of it."
 
 

@@ -54,6 +54,8 @@ class JobStanding:
     """Why it was given up, as Kubernetes' reason; empty: it was not."""
     waits: str = ""
     """What keeps its pod from starting, in Kubernetes' words; empty: nothing that is known."""
+    started_at_s: float | None = None
+    """From when its deadline counts; None: it has not begun."""
     is_to_be_made: bool = False
     """Whether this operator began its run and has not made it: no other can know whether it was."""
 
@@ -115,6 +117,8 @@ def _ended(record: TrainingRecord, given: TrainingInput) -> TrainingRecord | Non
         return record.at(TrainingPhase.ADOPTED, given.now_s)
     if given.spec is None:
         return _dismissed(record, given, _why_none(given))
+    if record.target not in {"", given.target.id}:
+        return _dismissed(record, given, "the spec names another model by now")
     if given.draft != record.draft:
         return _dismissed(record, given, _why_another(record, given))
     if given.dismissed and given.dismissed == record.run:
@@ -154,6 +158,7 @@ def _proposed(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
         record,
         reason=cause.reason,
         why=cause.why,
+        target=given.target.id,
         draft=given.draft,
         proposed_at_s=_proposed_at_s(record, given),
         acceptance=given.acceptance,
@@ -170,8 +175,9 @@ def _proposed_at_s(record: TrainingRecord, given: TrainingInput) -> float:
 
 
 def _may_ask(record: TrainingRecord, given: TrainingInput) -> bool:
-    """Whether an alarm may ask: of one draft, once a week."""
-    return record.draft != given.draft or not 0 <= given.now_s - record.since_s < WEEK_S
+    """Whether an alarm may ask: of one pair, once a week."""
+    is_another = (record.target, record.draft) != (given.target.id, given.draft)
+    return is_another or not 0 <= given.now_s - record.since_s < WEEK_S
 
 
 def _onward(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
@@ -201,7 +207,7 @@ def _trained(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
     job = given.job
     if not job.is_there:
         why = _why_no_job(record, given)
-        return _failed(record, given, why) if why else record
+        return _failed(_with_hours(record, given), given, why) if why else record
     seen = record.with_job(given.now_s)
     if job.failed:
         return _failed(seen, given, f"its Job failed: {job.failed}")
@@ -223,10 +229,20 @@ def _why_no_job(record: TrainingRecord, given: TrainingInput) -> str:
     return lost if waited_s > _UNSEEN_S else ""
 
 
+def _with_hours(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
+    """With its GPU hours counted, unless its Job was never made for certain.
+
+    A Job whose making was answered by an error may be there all the same. Within an hour it has
+    been read.
+    """
+    never = given.job.is_to_be_made and given.now_s - record.since_s > LATEST_S
+    return record.without_start() if never else record.with_job(given.now_s)
+
+
 def _failed(record: TrainingRecord, given: TrainingInput, why: str) -> TrainingRecord:
     """The same is proposed again, as another run: a person decides whether it is worth it."""
     ended = replace(
-        record.with_job(given.now_s),
+        record,
         ending=f"run {record.begun} failed: {why}",
         proposed_at_s=_proposed_at_s(record, given),
     )

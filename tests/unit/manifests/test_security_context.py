@@ -135,9 +135,12 @@ EVIDENCE: Final = Evidence(
 )
 
 
-def trainer(security: dict[str, Any] | None, changes: dict[str, Any]) -> dict[str, Any]:
+def trainer(
+    security: dict[str, Any] | None, changes: dict[str, Any], **container: Any
+) -> dict[str, Any]:
     own = {} if security is None else {"securityContext": security}
-    template = {"spec": {**TEMPLATE["spec"], **own}}
+    (trains,) = TEMPLATE["spec"]["containers"]
+    template = {"spec": {**TEMPLATE["spec"], **own, "containers": [{**trains, **container}]}}
     sd = resource({**ALLOWED, "draft.training": {**TRAINING, "template": template}, **changes})
     assert sd.spec.draft.training is not None
     job: Any = training_job(sd, "7f3a90c1", sd.spec.draft.training, EVIDENCE)
@@ -156,3 +159,36 @@ def test_a_trainers_own_user_takes_the_place_of_the_engines() -> None:
     found = trainer({"runAsUser": 0}, USER)["securityContext"]
     assert found["runAsUser"] == 0
     assert "runAsNonRoot" not in found
+
+
+@pytest.mark.parametrize(
+    ("theirs", "expected"),
+    [
+        (
+            {"runAsUser": 1000},
+            {
+                "runAsUser": 1000,
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            },
+        ),
+        (
+            {"capabilities": {"add": ["IPC_LOCK"]}},
+            {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]},
+            },
+        ),
+        ({"privileged": True}, {"privileged": True, "capabilities": {"drop": ["ALL"]}}),
+        (
+            {"capabilities": {"add": ["CAP_SYS_ADMIN"]}},
+            {"capabilities": {"drop": ["ALL"], "add": ["CAP_SYS_ADMIN"]}},
+        ),
+    ],
+    ids=["a user", "a capability", "privileged", "what needs to gain rights"],
+)
+def test_what_a_trainers_container_leaves_open_is_as_narrow_as_the_engines(
+    theirs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    (found,) = trainer(None, {}, securityContext=theirs)["containers"]
+    assert found["securityContext"] == expected

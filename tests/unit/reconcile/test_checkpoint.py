@@ -99,6 +99,7 @@ def test_what_an_earlier_operator_stored_is_read_and_written_back_as_it_was() ->
             reason="AcceptanceCliff",
             why="acceptance fell.",
             since_s=8.5,
+            target="a/target",
             draft=ModelRef("a/draft", "main"),
             acceptance=Acceptance(reference=(0.8, 0.6), now=(0.4,)),
             proposed_at_s=7.5,
