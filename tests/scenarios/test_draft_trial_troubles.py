@@ -10,12 +10,16 @@ import pytest
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.api import names
 from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.cli.cluster import read_deployment
 from fathom.cli.resources import judged
+from fathom.cli.status import wellness_of
 from fathom.cluster.kinds import CONFIG_MAP, POD
 from fathom.engine.depth import depth_at
+from fathom.health import Headline, Wellness
 from fathom.model_facts import ModelFacts
 from fathom.model_refs import ModelRef, model_refs
 from fathom.page.draft_life import lives_in
+from fathom.rollout.input import SCHEDULING_S
 from fathom.runtime.caches import NOT_YET
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide
@@ -24,10 +28,11 @@ from scenarios.test_arm import pass_minutes
 from scenarios.test_draft_trial import ADOPTED, NEW, OLD, TRIAL, pods_with, trial_of, trying
 from scenarios.test_draft_trial_simulated import BATCH, Drafting, document, serving
 from scenarios.test_weights import fetched, finish
-from support.loop_harness import LoopHarness
-from support.played_cluster import PlayedCluster
+from support.loop_harness import KEY, LoopHarness
+from support.played_cluster import Engine, PlayedCluster
 
 SURGES = {"replicas": 2, "rollout.maxSurge": 1}
+REPLACED = "is being replaced by one"
 
 
 async def test_pods_with_the_old_draft_keep_its_depth_until_they_go() -> None:
@@ -203,3 +208,80 @@ def test_what_is_unknown_of_it_can_be_silenced(*, silenced: bool) -> None:
     found = judged(sd, {ref: ModelFacts() for ref in model_refs(sd.spec)})
     of_trial = [each for each in found.unknown if each.field == "spec.draft.trial"]
     assert [bool(each.silenced) for each in of_trial] == [silenced]
+
+
+async def wellness(harness: LoopHarness) -> Wellness:
+    reported = await read_deployment(harness.kube, KEY)
+    assert reported is not None
+    return wellness_of(reported, harness.clock.now_s())
+
+
+async def in_place_of_one(trial: Engine) -> PlayedCluster:
+    """A fleet of two in which a draft on trial takes one's place, and has such an engine."""
+    engines: dict[str, Engine] = {}
+    changes = {"replicas": 2, "rollout.maxSurge": 0, "engine.startupMinutes": 10}
+    cluster = PlayedCluster(changes, engines, nodes=2)
+    await cluster.settle()
+    engines[cluster.harness.resource["spec"]["engine"]["image"]] = trial
+    cluster.edit(TRIAL)
+    return cluster
+
+
+async def test_a_replica_whose_place_it_takes_is_not_missed_while_it_starts() -> None:
+    cluster = await in_place_of_one(Engine())
+    await cluster.run(30)
+    found = await wellness(cluster.harness)
+    assert cluster.harness.status["ready"] == "1/2"
+    assert found.headline is Headline.UNDER_WAY
+    assert found.cause.startswith("One replica of revision ")
+    assert f"{REPLACED} of revision " in found.cause
+    assert f" with draft {NEW}, to be compared: the canary" in found.cause
+    await cluster.run(400)
+    assert (await wellness(cluster.harness)).headline is Headline.WELL
+
+
+async def test_one_that_never_starts_is_awaited_no_longer_than_a_start_may_take() -> None:
+    cluster = await in_place_of_one(Engine(start_s=1e9))
+    spec = cluster.harness.resource["spec"]["engine"]
+    start_s = 60 * spec["startupMinutes"] + SCHEDULING_S
+    await cluster.run(start_s)
+    assert REPLACED in (await wellness(cluster.harness)).cause
+    await cluster.run(180)
+    assert REPLACED not in (await wellness(cluster.harness)).cause
+    assert trial_of(cluster.harness)["state"] == "Failed"
+
+
+async def test_one_that_crashes_is_not_well() -> None:
+    cluster = await in_place_of_one(Engine(crashes=True))
+    await cluster.run(120)
+    found = await wellness(cluster.harness)
+    assert found.headline is Headline.NOT_WELL
+    assert "PodFailing: container vllm of pod" in found.cause
+
+
+@pytest.mark.parametrize(
+    ("surge", "comes_again", "unready", "headline"),
+    [
+        (0, True, {NEW}, Headline.UNDER_WAY),
+        (0, True, {NEW, OLD}, Headline.NOT_WELL),
+        (0, False, {NEW}, Headline.NOT_WELL),
+        (0, False, {OLD}, Headline.NOT_WELL),
+        (1, True, {NEW}, Headline.WELL),
+        (1, True, {NEW, OLD}, Headline.NOT_WELL),
+    ],
+)
+async def test_only_its_own_start_explains_a_missing_replica(
+    surge: int, *, comes_again: bool, unready: set[str], headline: Headline
+) -> None:
+    harness = await trying(**{"rollout.maxSurge": surge})
+    await pass_minutes(harness, 5)
+    if comes_again:
+        harness.kube.remove(POD, "llm", trial_of(harness)["pod"])
+        harness.play_controllers()
+    for draft in unready:
+        harness.set_ready(min(pods_with(harness, draft)), ready=False)
+    harness.clock.at_s += 5
+    await harness.tick()
+    found = await wellness(harness)
+    assert found.headline is headline
+    assert (REPLACED in found.cause) is (headline is Headline.UNDER_WAY)

@@ -1,14 +1,15 @@
 """`fathom history`: what was decided, when, and why.
 
-The status keeps the last ten decisions of the tuner and the last rollout, the tuning ConfigMap a
-day of restarts, and the cluster its events for as long as it is told to, commonly an hour.
+The status keeps the last ten decisions of the tuner, the last rollout and how far a training is,
+the tuning ConfigMap a day of restarts and a week of trainings that began, and the cluster its
+events for as long as it is told to, commonly an hour.
 """
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 import typer
 from rich.console import Console
@@ -18,6 +19,7 @@ from rich.text import Text
 from fathom.adapters.ports import KubeError, KubePort, SystemClock
 from fathom.api import names
 from fathom.api.status import DecisionStatus, ReportedStatus, SpeculativeDeploymentStatus
+from fathom.api.training import TrainingPhase
 from fathom.cli.arguments import AnyName, asked_for
 from fathom.cli.cluster import read_reported
 from fathom.cli.documents import (
@@ -30,13 +32,18 @@ from fathom.cli.documents import (
     written,
 )
 from fathom.cli.options import Context, Kubeconfig, Namespace, kube_sentence, on_either
+from fathom.cluster.events import EventReason
 from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed import ObservedConfigMap, ObservedEvent
 from fathom.health import signed
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.rollout.refresh import RefreshLog
-from fathom.times import ago, rfc3339
+from fathom.times import ago, rfc3339, unix_seconds
+from fathom.training.record import TrainingRecord, hours
+
+_OF_TRAINING: Final = tuple(each for each in EventReason if each.startswith(("Training", "Draft")))
+"""Reasons of events of which there is one for each phase that a training comes to."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -48,6 +55,7 @@ class Source(StrEnum):
     ROLLOUT = "rollout"
     QUALITY_CHECK = "quality check"
     REFRESH = "refresh"
+    TRAINING = "training"
     EVENT = "event"
 
 
@@ -75,17 +83,18 @@ class HistoryList(Document):
 
 
 def history_of(
-    status: ReportedStatus, refreshes: RefreshLog, events: Iterable[ObservedEvent]
+    status: ReportedStatus, kept: Checkpoint, events: Sequence[ObservedEvent]
 ) -> tuple[Happened, ...]:
     """All that is known of the past, newest first; what two sources tell, once.
 
     Args:
         status: of the resource.
-        refreshes: replicas that were restarted for their age.
+        kept: what the operator keeps of it.
         events: that are about the resource.
     """
     told = _told(status)
-    known = [*_from_status(status), *_refreshed(refreshes)]
+    known = [*_from_status(status), *_refreshed(kept.refreshes)]
+    known += _trained(status, kept.training, events)
     known += [
         _happened(rfc3339(each.at_s), Source.EVENT, each.reason, each.message)
         for each in events
@@ -141,6 +150,25 @@ def _refreshed(refreshes: RefreshLog) -> Iterator[Happened]:
     for each in refreshes.refreshes:
         why = f"{each.pod} was restarted for its age."
         yield _happened(rfc3339(each.at_s), Source.REFRESH, "Refreshing", why)
+
+
+def _trained(
+    status: ReportedStatus, record: TrainingRecord, events: Iterable[ObservedEvent]
+) -> Iterator[Happened]:
+    """What is kept of trainings, as far as no event tells of it any more."""
+    told = [each for each in events if each.reason in _OF_TRAINING]
+    for start in record.starts:
+        # The Job of a run has its name.
+        ours = (each for each in told if start.run in each.message)
+        if all(each.reason != EventReason.TRAINING_STARTED for each in ours):
+            why = f"Run {start.run} began, for at most {hours(start.gpu_minutes)} GPU hours."
+            yield _happened(rfc3339(start.at_s), Source.TRAINING, TrainingPhase.TRAINING, why)
+    found = status.training if isinstance(status, SpeculativeDeploymentStatus) else None
+    since_s = unix_seconds(found.since) if found is not None else None
+    if found is None or since_s is None or any(each.at_s >= since_s for each in told):
+        return
+    if found.phase is not TrainingPhase.TRAINING or not record.starts:
+        yield _happened(found.since, Source.TRAINING, found.phase, found.message)
 
 
 @app.command()
@@ -200,11 +228,9 @@ async def read_past(kube: KubePort, key: ObjectKey) -> KnownPast | None:
     if reported is None:
         return None
     missing: list[str] = []
-    refreshes, events = await asyncio.gather(
-        _refreshes(kube, key, missing), _events(kube, key, missing)
-    )
+    kept, events = await asyncio.gather(_kept(kube, key, missing), _events(kube, key, missing))
     status = reported.status or ReportedStatus()
-    return KnownPast(history_of(status, refreshes, events), tuple(missing))
+    return KnownPast(history_of(status, kept, events), tuple(missing))
 
 
 def history_table(happened: Sequence[Happened], now_s: float) -> Table:
@@ -220,16 +246,17 @@ def history_table(happened: Sequence[Happened], now_s: float) -> Table:
     return table
 
 
-async def _refreshes(kube: KubePort, key: ObjectKey, missing: list[str]) -> RefreshLog:
+async def _kept(kube: KubePort, key: ObjectKey, missing: list[str]) -> Checkpoint:
     if key.kind != SPECULATIVE_DEPLOYMENT:
-        return RefreshLog()
+        return Checkpoint()
     try:
         found = await kube.get(CONFIG_MAP, key.namespace, names.tuning_config_map(key.name))
     except KubeError as error:
-        missing.append(f"Restarts for age are left out. {kube_sentence(error)}")
-        return RefreshLog()
-    data = ObservedConfigMap.model_validate(found).data if found is not None else {}
-    return Checkpoint.of(data).refreshes
+        missing.append(
+            f"Restarts for age and trainings that began are left out. {kube_sentence(error)}"
+        )
+        return Checkpoint()
+    return Checkpoint.of(ObservedConfigMap.model_validate(found).data if found is not None else {})
 
 
 async def _events(kube: KubePort, key: ObjectKey, missing: list[str]) -> tuple[ObservedEvent, ...]:

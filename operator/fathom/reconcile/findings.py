@@ -32,7 +32,7 @@ from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
 from fathom.reconcile.tuning_report import gained_status
 from fathom.reconcile.variant import arm_status
 from fathom.rollout.plan import Plan
-from fathom.rollout.progress import Progress
+from fathom.rollout.progress import Progress, compared_progress
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.times import rfc3339
@@ -114,7 +114,7 @@ def findings_of(
             desired,
             _held(desired)
             or (None if tries else fetch.progress)
-            or progress_of(applied.writes.plan, desired.rollout),
+            or progress_of(applied.writes.plan, desired.rollout, snapshot.objects, intent.replicas),
         ),
         checkpoint_unread=_unread(desired),
         rolled_back=_rolled_back(desired.rollout),
@@ -238,18 +238,12 @@ def _held(desired: DesiredState) -> Progress | None:
     return desired.hold.progress if desired.hold else None
 
 
-def progress_of(plan: Plan, rollout: Rollout | None) -> Progress:
+def progress_of(plan: Plan, rollout: Rollout | None, objects: Objects, replicas: int) -> Progress:
     """What the rollout is at, or where none is on trial, what the plan's replicas are at."""
     if rollout is None or plan.progress.reason is Reason.ROLLOUT_PAUSED:
         return plan.progress
     if rollout.arm and rollout.on_trial:
-        # Nobody waits for a draft on trial, whatever it waits for itself.
-        reason = Reason.COMPARING if rollout.draft else rollout.reason
-        message = (
-            f"Every replica is of revision {rollout.stable}, but for one of {rollout.revision} "
-            f"{rollout.has}: {rollout.message}"
-        )
-        return Progress(reason, message)
+        return compared_progress(rollout, objects, replicas)
     if rollout.arm:
         return plan.progress
     if rollout.on_trial:

@@ -10,6 +10,7 @@ from fathom.cluster.snapshot import Objects
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.fleets import RevisionFleet, fleets_of
 from fathom.rollout.replicas import Fleet, ReplicaBounds, is_stuck
+from fathom.rollout.rollout import Rollout
 from fathom.text import counted
 
 _MOVING: Final = frozenset(
@@ -131,6 +132,41 @@ def progress_of(
             f"{counted(surplus, 'surplus replica is', 'surplus replicas are')} draining.",
         )
     return Progress(Reason.UP_TO_DATE, f"every replica is of revision {revision}.")
+
+
+def compared_progress(rollout: Rollout, objects: Objects, replicas: int) -> Progress:
+    """Where the one replica is that is compared with the others.
+
+    Args:
+        rollout: as it is.
+        objects: what the cluster holds.
+        replicas: that the spec asks for.
+    """
+    if rollout.draft and _is_missed(rollout, objects, replicas):
+        return Progress(
+            Reason.CANARY_STARTING,
+            f"One replica of revision {rollout.stable} is being replaced by one of revision "
+            f"{rollout.revision} {rollout.has}, to be compared: {rollout.message}",
+        )
+    return Progress(
+        # Nobody waits for a draft on trial, whatever it waits for itself.
+        Reason.COMPARING if rollout.draft else rollout.reason,
+        f"Every replica is of revision {rollout.stable}, but for one of {rollout.revision} "
+        f"{rollout.has}: {rollout.message}",
+    )
+
+
+def _is_missed(rollout: Rollout, objects: Objects, replicas: int) -> bool:
+    """Whether it starts in the place of a replica, and is the only one that is missing.
+
+    One that has served, or whose group was restarted, is missing for another reason.
+    """
+    if rollout.served or (rollout.watch is not None and rollout.watch.replaced):
+        return False
+    asked = sum(each.replicas for each in objects.workloads if each.revision == rollout.stable)
+    serving = sum(pod.ready for pod in objects.leaders if pod.revision == rollout.stable)
+    starts = rollout.reason is Reason.CANARY_STARTING
+    return starts and asked == replicas - 1 and serving >= asked
 
 
 def _blocked(revision: str, found: Mapping[str, RevisionFleet], bounds: ReplicaBounds) -> str:

@@ -1,6 +1,7 @@
 """The operator's own metrics."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from socket import has_dualstack_ipv6
 from typing import Final, TypeVar
@@ -15,10 +16,12 @@ from prometheus_client import (
 )
 
 from fathom.api.conditions import AlarmKind, ConditionType, Reason
-from fathom.api.status import GainedStatus, ReportedStatus
+from fathom.api.status import GainedStatus, ReportedStatus, SpeculativeDeploymentStatus
+from fathom.api.training import TrainingStatus
 from fathom.cluster.kinds import ObjectKey
 from fathom.engine.depth import DepthDocument
 from fathom.times import is_over, unix_seconds
+from fathom.training.record import AWAITS_PERSON
 from fathom.tuning.estimate.reference import Reference
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -43,6 +46,17 @@ def _utilization(status: ReportedStatus, now_s: float) -> str:
 
 def _shown(number: int | None) -> str:
     return "" if number is None else str(number)
+
+
+def _training(status: ReportedStatus) -> TrainingStatus | None:
+    return status.training if isinstance(status, SpeculativeDeploymentStatus) else None
+
+
+def _training_hours(status: ReportedStatus) -> tuple[str, str]:
+    """GPU hours begun within seven days, and allowed; empty: nothing was ever proposed."""
+    training = _training(status)
+    begun, _, allowed = training.gpu_hours_this_week.partition("/") if training else ("", "", "")
+    return begun, allowed
 
 
 _Number = Callable[[ReportedStatus, float], str]
@@ -87,6 +101,16 @@ _NUMBERS: Final[tuple[tuple[str, str, _Number], ...]] = (
         "fathom_unmeasured_gpu_hours",
         "Busy GPU hours in which the gain was not measured.",
         lambda status, _: (status.gained or _NOTHING_GAINED).unmeasured_gpu_hours,
+    ),
+    (
+        "fathom_training_gpu_hours",
+        "GPU hours of trainings that were begun within seven days, at most.",
+        lambda status, _: _training_hours(status)[0],
+    ),
+    (
+        "fathom_training_gpu_hours_allowed",
+        "GPU hours of trainings that may be begun within seven days.",
+        lambda status, _: _training_hours(status)[1],
     ),
 )
 """What of a status is a number: its metric, what that means, where it stands."""
@@ -154,11 +178,16 @@ class Telemetry:
             "status",
             "reason",
         )
-        self._shown: dict[ObjectKey, set[tuple[str, str, str]]] = {}
         self._pod = self._of_a_resource(
             Gauge, "fathom_pod", "1 for each pod whose engine the resource reads.", "pod"
         )
-        self._pods: dict[ObjectKey, frozenset[str]] = {}
+        self._training = self._of_a_resource(
+            Gauge,
+            "fathom_training_awaits_person",
+            "1 while the training of a draft waits for a person, with its present phase; else 0.",
+            "phase",
+        )
+        self._shown: dict[ObjectKey, dict[Gauge, Collection[tuple[str, ...]]]] = defaultdict(dict)
         self._numbers = {name: self._of_a_resource(Gauge, name, text) for name, text, _ in _NUMBERS}
         self._overdue = self._of_a_resource(
             Gauge,
@@ -222,16 +251,11 @@ class Telemetry:
             status: as it is reported.
             now_s: Unix seconds.
         """
-        resource = _labels(key)
-        stand: set[tuple[str, str, str]] = {
-            (each.type, each.status, each.reason) for each in status.conditions
-        }
-        for condition in stand:
-            self._conditions.labels(*resource, *condition).set(1)
-        # Last, for a scrape comes at any moment: one without a condition would end its alert.
-        for past in self._shown.get(key, set()) - stand:
-            self._conditions.remove(*resource, *past)
-        self._shown[key] = stand
+        training = _training(status)
+        phase = {training.phase: training.phase in AWAITS_PERSON} if training else {}
+        found = ((each.type, each.status, each.reason) for each in status.conditions)
+        self._show(self._conditions, key, dict.fromkeys(found, True))
+        self._show(self._training, key, {(each,): waits for each, waits in phase.items()})
         for name, _, number in _NUMBERS:
             try:
                 value = float(number(status, now_s))
@@ -239,16 +263,21 @@ class Telemetry:
                 # It is not known; or it was read of the cluster, where others may have written it.
                 self._numbers[name].remove_by_labels(_by_name(key))
             else:
-                self._numbers[name].labels(*resource).set(value)
+                self._numbers[name].labels(*_labels(key)).set(value)
 
     def pods(self, key: ObjectKey, present: Iterable[str]) -> None:
         """Show whose pods are whose: the name of a foreign one does not tell a query."""
-        resource, found = _labels(key), frozenset(present)
-        for pod in found:
-            self._pod.labels(*resource, pod).set(1)
-        for pod in self._pods.get(key, frozenset()) - found:
-            self._pod.remove(*resource, pod)
-        self._pods[key] = found
+        self._show(self._pod, key, {(pod,): True for pod in present})
+
+    def _show(self, metric: Gauge, key: ObjectKey, series: Mapping[tuple[str, ...], bool]) -> None:
+        """Show these series of a resource, by their own labels, and none that it had before."""
+        for labels, value in series.items():
+            metric.labels(*_labels(key), *labels).set(value)
+        # Last, for a scrape comes at any moment: one without a condition would end its alert.
+        for past in self._shown[key].get(metric, ()):
+            if past not in series:
+                metric.remove(*_labels(key), *past)
+        self._shown[key][metric] = series.keys()
 
     def leads(self, holds: Callable[[], bool]) -> None:
         """Show whether this operator acts, as it says at each scrape."""
@@ -261,6 +290,5 @@ class Telemetry:
     def forget(self, key: ObjectKey) -> None:
         """Drop the series of a resource that is gone."""
         self._shown.pop(key, None)
-        self._pods.pop(key, None)
         for metric in self._of_resources:
             metric.remove_by_labels(_by_name(key))

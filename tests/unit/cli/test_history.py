@@ -6,6 +6,7 @@ from fathom.adapters.ports import KubeError
 from fathom.cli.history import read_past
 from fathom.cluster.kinds import CONFIG_MAP, EVENT, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.rollout.refresh import PastRefresh, RefreshLog
+from fathom.training.record import Start, TrainingRecord
 from manifest_samples import manifest
 from support.fake_kube import FakeKube
 
@@ -86,6 +87,9 @@ async def test_all_that_is_known_newest_first_and_once() -> None:
     ]
 
 
+DENIED = "The API server does not let you do this: no."
+
+
 async def test_what_may_not_be_read_is_left_out_and_said() -> None:
     kube = cluster()
 
@@ -98,9 +102,60 @@ async def test_what_may_not_be_read_is_left_out_and_said() -> None:
     assert past is not None
     assert {each.what for each in past.happened} == {"Move", "Complete", "Lossless"}
     assert sorted(past.missing) == [
-        "Events are left out. The API server does not let you do this: no.",
-        "Restarts for age are left out. The API server does not let you do this: no.",
+        f"Events are left out. {DENIED}",
+        f"Restarts for age and trainings that began are left out. {DENIED}",
     ]
+
+
+RUNS = ("aaaa1111", "bbbb2222")
+BEGUN = [f"Run {run} began, for at most 6 GPU hours." for run in RUNS]
+FAILED = f"Run {RUNS[1]} failed: its Job failed."
+
+
+def trained(phase: str, *events: Any) -> FakeKube:
+    """One that had two trainings, of which the second came to this phase an hour later."""
+    kube, at_s = FakeKube(), 1_767_225_600.0
+    training = {"phase": phase, "since": "2026-01-01T02:00:00Z", "message": FAILED}
+    kube.put(SPECULATIVE_DEPLOYMENT, manifest() | {"status": {"training": training}})
+    starts = tuple(
+        Start(run=run, at_s=at_s + 3600 * hour, gpu_minutes=360) for hour, run in enumerate(RUNS)
+    )
+    data = {"training.json": TrainingRecord(starts=starts).to_json()}
+    kube.put(CONFIG_MAP, {"metadata": {"name": "kimi-tuning", "namespace": "llm"}, "data": data})
+    for each in events:
+        kube.put(EVENT, each)
+    return kube
+
+
+async def past_of(kube: FakeKube) -> list[tuple[str, str, str]]:
+    past = await read_past(kube, KEY)
+    assert past is not None
+    return [(each.at[11:16], each.source, each.why) for each in past.happened]
+
+
+async def test_a_training_is_told_when_its_events_are_gone() -> None:
+    assert await past_of(trained("Failed")) == [
+        ("02:00", "training", FAILED),
+        ("01:00", "training", BEGUN[1]),
+        ("00:00", "training", BEGUN[0]),
+    ]
+
+
+async def test_of_a_training_events_come_first_and_nothing_is_told_twice() -> None:
+    started = f"Job kimi-train-{RUNS[1]} is to be made: it begins now."
+    events = (
+        event("kimi.1", "2026-01-01T01:00:00Z", "TrainingStarted", started),
+        event("kimi.2", "2026-01-01T02:00:01Z", "TrainingFailed", "As it was put then."),
+    )
+    assert await past_of(trained("Failed", *events)) == [
+        ("02:00", "event", "As it was put then."),
+        ("01:00", "event", started),
+        ("00:00", "training", BEGUN[0]),
+    ]
+
+
+async def test_one_that_trains_is_told_by_its_beginning() -> None:
+    assert [why for _, _, why in await past_of(trained("Training"))] == BEGUN[::-1]
 
 
 async def test_of_one_that_is_not_there_nothing_is_known() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fathom.adapters.ports import KubeError
+from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.cluster.kinds import POD, SPECULATIVE_DEPLOYMENT, Kind
 from fathom.engine.depth import DepthDocument, DepthRange
@@ -12,6 +13,7 @@ from fathom.runtime.loop_registry import Loops
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.estimate.measured import Measured
 from support.loop_harness import KEY, LoopHarness, holding
+from support.played_training import ALLOWED, annotate, approve, end_job
 
 
 def depth(harness: LoopHarness, batch: str) -> float | None:
@@ -181,6 +183,50 @@ async def test_a_gain_that_somebody_else_wrote_stops_nothing(harness: LoopHarnes
     assert harness.status["measured"]["gainPercent"] == "much"
     assert shown(harness, "fathom_gain_percent") is None
     assert ("Ready", "True", "AllReplicasReady") in conditions(harness)
+
+
+def trainings(harness: LoopHarness) -> dict[str, float]:
+    """Whether each training that is shown waits for a person, by its phase."""
+    found = harness.world.telemetry.registry.collect()
+    samples = (sample for family in found for sample in family.samples)
+    return {
+        each.labels["phase"]: each.value
+        for each in samples
+        if each.name == "fathom_training_awaits_person"
+    }
+
+
+async def test_a_training_is_shown_with_what_it_may_cost_and_goes_with_its_field() -> None:
+    hours = ("fathom_training_gpu_hours", "fathom_training_gpu_hours_allowed")
+    harness = LoopHarness({"replicas": 3, **ALLOWED})
+    await harness.until_ready()
+    assert trainings(harness) == {}
+    assert [shown(harness, each) for each in hours] == [None, None]
+
+    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "1")
+    await harness.tick()
+    assert trainings(harness) == {"Proposed": 1}
+    assert [shown(harness, each) for each in hours] == [0, 12]
+
+    approve(harness)
+    await harness.tick()
+    await harness.tick()
+    assert trainings(harness) == {"Training": 0}
+    assert [shown(harness, each) for each in hours] == [6, 12]
+
+    end_job(harness, "training", exit_code=1)
+    await harness.tick()
+    assert trainings(harness) == {"Failed": 1}
+
+    harness.edit({"draft.training": None})
+    await harness.tick()
+    await harness.tick()
+    assert trainings(harness) == {"Dismissed": 0}
+    assert [shown(harness, each) for each in hours] == [None, None]
+
+    harness.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+    await harness.tick()
+    assert series(harness) == set()
 
 
 async def test_a_pass_that_does_not_begin_is_overdue(harness: LoopHarness, loops: Loops) -> None:
