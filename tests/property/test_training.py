@@ -108,6 +108,16 @@ class Training(RuleBasedStateMachine):
     def dies(self, at: str) -> None:
         self.world.reconcile(dies=at)
 
+    @rule(gone=st.booleans(), seconds=st.sampled_from([1.0, MINUTE_S, 3601.0]))
+    def no_answer_comes(self, gone: bool, seconds: float) -> None:  # noqa: FBT001 - hypothesis names it
+        """What was asked for was done; before that is read it may have gone again."""
+        self.world.reconcile(unanswered=True)
+        self.world.steady_s += seconds
+        for name in self.world.unended() if gone else ():
+            self.world.delete(JOB, name)
+            self.world.end_pods()
+        self._pass(1)
+
     @rule(seconds=st.sampled_from([1.0, MINUTE_S, 301.0, 3601.0, DAY_S, 3 * DAY_S]))
     def time_passes(self, seconds: float) -> None:
         self.world.steady_s += seconds

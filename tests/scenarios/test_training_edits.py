@@ -8,8 +8,9 @@ import pytest
 from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.cluster.kinds import JOB
-from scenarios.test_arm import pass_minutes
+from fathom.cluster.kinds import CONFIG_MAP, JOB, Kind
+from fathom.cluster.manifest import Manifest
+from scenarios.test_arm import events, pass_minutes
 from scenarios.test_draft_trial import NEW, TRIAL, Counting, pods_with
 from scenarios.test_training import Alarmed, asked, ready, taken_in
 from scenarios.test_weights import COMMIT, DRAFT_COMMIT, NEWER, RESULT, fetched, finish
@@ -211,6 +212,117 @@ async def test_a_training_ends_with_the_model_that_it_was_approved_for() -> None
     harness.decide = Alarmed(harness, Reason.ACCEPTANCE_BELOW_REFERENCE)
     await pass_minutes(harness, 2)
     assert training_of(harness)["phase"] == "Proposed"
+
+
+@pytest.mark.parametrize("edit", [{"model.id": "someone/typo"}, {"draft.id": "someone/typo"}])
+async def test_a_typo_that_is_corrected_at_once_ends_no_training(edit: dict[str, Any]) -> None:
+    harness = await asked()
+    approve(harness)
+    await pass_minutes(harness, 2)
+    (field,) = edit
+    part, name = field.split(".")
+    before = harness.resource["spec"][part][name]
+    harness.edit(edit)
+    await harness.tick()
+    harness.clock.at_s += 5
+    await harness.tick()
+    assert training_of(harness)["phase"] == "Training"
+    harness.edit({field: before})
+    await pass_minutes(harness, 2)
+    assert training_of(harness)["phase"] == "Training"
+    assert len(jobs(harness, "training")) == 1
+
+
+async def test_an_alarm_about_the_model_that_serves_asks_nothing_for_the_one_on_trial() -> None:
+    harness = await ready()
+    harness.decide = Alarmed(harness, Reason.ACCEPTANCE_BELOW_REFERENCE)
+    await pass_minutes(harness, 2)
+    annotate(harness, names.ANNOTATION_DISMISS_TRAINING, training_of(harness)["run"])
+    await pass_minutes(harness, 5)
+    assert training_of(harness)["phase"] == "Dismissed"
+    harness.edit({"model.id": "someone/model"})
+    stages = []
+    while "Complete" not in stages:
+        assert training_of(harness)["phase"] == "Dismissed"
+        await pass_minutes(harness, 1)
+        stages.append(harness.status.get("rollout", {}).get("stage"))
+    assert "Canary" in stages
+
+
+async def test_a_record_that_knows_no_model_asks_no_sooner_and_learns_it() -> None:
+    harness = await ready()
+    harness.decide = Alarmed(harness, Reason.ACCEPTANCE_BELOW_REFERENCE)
+    await pass_minutes(harness, 2)
+    annotate(harness, names.ANNOTATION_DISMISS_TRAINING, training_of(harness)["run"])
+    await pass_minutes(harness, 5)
+    (kept,) = (
+        each for each in harness.kube.all_of(CONFIG_MAP) if "training.json" in each.get("data", {})
+    )
+    record = json.loads(kept["data"]["training.json"])
+    assert record.pop("target")
+    kept["data"]["training.json"] = json.dumps(record)
+    harness.kube.put(CONFIG_MAP, kept)
+    harness.restart()
+    harness.decide = Alarmed(harness, Reason.ACCEPTANCE_BELOW_REFERENCE)
+    await pass_minutes(harness, 5)
+    assert training_of(harness)["phase"] == "Dismissed"
+
+
+async def test_a_job_that_may_have_been_made_is_not_made_again_and_counts() -> None:
+    harness = await asked()
+    create = harness.kube.create
+
+    async def unanswered(kind: Kind, manifest: Manifest) -> Manifest:
+        found = await create(kind, manifest)
+        if kind == JOB:
+            raise KubeError(504, "the request timed out")
+        return found
+
+    harness.kube.create = unanswered  # type: ignore[method-assign]
+    approve(harness)
+    await harness.tick()
+    await harness.tick()
+    harness.kube.create = create  # type: ignore[method-assign]
+    (made,) = jobs(harness, "training")
+    harness.kube.remove(JOB, "llm", made["metadata"]["name"])
+    await pass_minutes(harness, 10)
+    found = training_of(harness)
+    assert found["phase"] == "Failed"
+    assert "the API server did not answer" in found["message"]
+    assert found["gpuHoursThisWeek"] == "6/12"
+    assert not jobs(harness, "training")
+
+
+async def test_a_second_run_is_told_without_the_job_of_the_first() -> None:
+    harness = await asked()
+    approve(harness)
+    await pass_minutes(harness, 2)
+    end_job(harness, "training", exit_code=1)
+    (job,) = jobs(harness, "training")
+    job["status"]["startTime"] = "2020-12-01T10:00:00Z"
+    harness.kube.put(JOB, job)
+    await pass_minutes(harness, 1)
+    approve(harness)
+    await pass_minutes(harness, 2)
+    started = [str(each) for each in events(harness, "TrainingStarted")]
+    assert len(started) == 2
+    assert all("is to be made: it begins now" in each for each in started)
+
+
+async def test_a_training_is_shown_while_no_spec_can_be_carried_out() -> None:
+    harness = await asked()
+    approve(harness)
+    await pass_minutes(harness, 2)
+    (kept,) = (
+        each for each in harness.kube.all_of(CONFIG_MAP) if "training.json" in each.get("data", {})
+    )
+    kept["data"] = {key: value for key, value in kept["data"].items() if "pec" not in key}
+    harness.kube.put(CONFIG_MAP, kept)
+    harness.restart()
+    harness.edit({"speculation.tokens": 99999})
+    await pass_minutes(harness, 2)
+    assert training_of(harness)["phase"] == "Training"
+    assert jobs(harness, "training")
 
 
 async def test_it_says_when_the_job_is_ended_by_when_that_began() -> None:

@@ -23,6 +23,7 @@ from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.operations import Create, Delete, Operation
 from fathom.reconcile.training import TrainingStep, not_made_yet, training_step
 from fathom.reconcile.training_jobs import training_operations
+from fathom.reconcile.write_retries import Outcome
 from fathom.resource import SpeculativeDeployment
 from fathom.training.record import ON_TRIAL, WEEK_S, TrainingRecord
 from fathom.training.status import training_events, training_status
@@ -124,13 +125,16 @@ class TrainingWorld:
 
     # -- one pass
 
-    def reconcile(self, *, late_watch: bool = False, dies: str = "") -> None:
+    def reconcile(
+        self, *, late_watch: bool = False, dies: str = "", unanswered: bool = False
+    ) -> None:
         """One pass of the operator.
 
         Args:
             late_watch: whether it goes by Jobs as they were at the pass before, until it writes.
             dies: "recording": before it has written its record; "recorded": after that; "made":
                 after the first of its other writes, of which it hears nothing.
+            unanswered: the same happens to an operator that goes on.
         """
         self.steady_s += PASS_S
         step, todo = self._decided(late=late_watch)
@@ -147,9 +151,12 @@ class TrainingWorld:
         if dies == "recorded":
             self.operator = self.started()
             return
-        for each in todo[: 1 if dies else None]:
+        for each in todo[: 1 if dies or unanswered else None]:
             self._perform(each)
-        run = not_made_yet(step.run_begun, () if dies else todo, self._objects(late=False).key)
+        outcome = Outcome(written=todo)
+        if unanswered and todo:
+            outcome = Outcome(broke_off=(todo[0], "no answer"))
+        run = not_made_yet(step.run_begun, outcome, self._objects(late=False).key)
         self.operator = self.started() if dies else Operator(step.record, run)
         self._seen_jobs = dict(self.jobs)
 

@@ -124,11 +124,13 @@ def _security(sd: SpeculativeDeployment, theirs: Part) -> dict[str, JsonValue]:
 def _container_security(theirs: Part) -> dict[str, JsonValue]:
     """A container's: what the template leaves open may do no more than the engine."""
     ours = container_security(None)
-    capabilities = {**part(ours, "capabilities"), **part(theirs, "capabilities")}
-    if theirs.get("privileged") or "SYS_ADMIN" in str(capabilities.get("add")):
-        # Kubernetes takes neither without it.
+    added = str(part(theirs, "capabilities").get("add"))
+    every = "'ALL'" in added
+    if theirs.get("privileged") or "SYS_ADMIN" in added or every:
+        # Kubernetes refuses both at once, or what it would grant would be nothing.
         del ours["allowPrivilegeEscalation"]
-    return {**ours, **theirs, "capabilities": capabilities}
+    dropped = {} if every else part(ours, "capabilities")
+    return {**ours, **theirs, "capabilities": {**dropped, **part(theirs, "capabilities")}}
 
 
 def _volumes(sd: SpeculativeDeployment, training: TrainingSpec) -> list[JsonValue]:

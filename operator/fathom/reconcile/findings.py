@@ -196,6 +196,7 @@ def findings_without_spec(
         tuning=state.tuning,
         gained=objects.status.gained if objects.status else None,
         quality=objects.status.quality if objects.status else None,
+        training=objects.status.training if objects.status else None,
     )
 
 

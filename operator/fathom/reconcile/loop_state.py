@@ -217,7 +217,7 @@ class LoopState(TunedState):
     unlisted: frozenset[tuple[Kind, str]] = frozenset()
     """What to read by name: something that the list of our own does not show may bear it."""
     run_begun: str = ""
-    """The training that this operator began and whose Job it has not made; empty: none. An operator
+    """The training that this operator began and whose Job cannot be there; empty: none. An operator
     that is started finds none: whether the Job was made is not known then."""
 
     @classmethod

@@ -218,7 +218,7 @@ def after_writes(
         guard=came.guard,
         unlisted=came.unlisted,
         checkpoint=effects.writes.checkpoint,
-        run_begun=not_made_yet(effects.state.run_begun, outcome.written, objects.key),
+        run_begun=not_made_yet(effects.state.run_begun, outcome, objects.key),
     )
     if came.moved:
         state = replace(state, objects=None)

@@ -22,9 +22,10 @@ from fathom.manifests.training_job import CONTAINER
 from fathom.model_facts import ModelFacts
 from fathom.model_refs import ModelRef, draft_ref, target_ref
 from fathom.reconcile.desired_state import DesiredState
-from fathom.reconcile.operations import Create, Operation
+from fathom.reconcile.operations import Create
 from fathom.reconcile.specs import RUN_OF_TRIAL
 from fathom.reconcile.variant import Arm, arm_status
+from fathom.reconcile.write_retries import Outcome
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.rollout import Stage
 from fathom.training.intake import facts_of, intake_of
@@ -84,18 +85,24 @@ def training_step(
     before, key = desired.checkpoint.training, snapshot.objects.key
     given = _input(wanted, snapshot, desired, decision, run_begun)
     record = next_training(before, given)
+    run = run_begun
+    if record.begun != before.begun:
+        # What was read is the Job of the run before.
+        run, given = record.begun, replace(given, job=JobStanding(is_to_be_made=True))
     events = tuple(training_events(before, record, given, key))
-    run = record.begun if record.begun != before.begun else run_begun
     return TrainingStep(record=record, given=given, run_begun=run, events=events)
 
 
-def not_made_yet(run: str, written: Iterable[Operation], key: ObjectKey) -> str:
-    """A run that this operator began, until the Job of it is among what was written."""
+def not_made_yet(run: str, outcome: Outcome, key: ObjectKey) -> str:
+    """A run that this operator began, until its Job may have been made.
+
+    Only what the API server refused is not there. Without an answer it may be: made once more, it
+    would train twice if it had ended and was deleted meanwhile.
+    """
     job = names.training_job(key.name, run)
-    made = any(
-        isinstance(each, Create) and (each.kind, each.name) == (JOB, job) for each in written
-    )
-    return "" if made else run
+    sent = (*outcome.written, *((outcome.broke_off[0],) if outcome.broke_off else ()))
+    made = any(isinstance(each, Create) and (each.kind, each.name) == (JOB, job) for each in sent)
+    return "" if made or outcome.raised is not None else run
 
 
 def _input(
@@ -112,7 +119,10 @@ def _input(
     name, annotations = objects.key.name, objects.metadata.annotations
     job = jobs.get(names.training_job(name, record.begun)) if record.begun else None
     intake = jobs.get(names.intake_job(name, record.begun)) if record.begun else None
+    stage = None if desired.rollout is None or desired.rollout.arm else desired.rollout.stage
     own = training is not None and training.proposals is Proposals.ON_ALARM
+    # What an alarm is about serves. While another pair is on trial, the spec names that.
+    own = own and stage not in {Stage.SETTLING, Stage.CANARY, Stage.ROLLED_BACK}
     return TrainingInput(
         now_s=now_s,
         spec=training,
@@ -123,6 +133,7 @@ def _input(
         approved=_said(annotations, names.ANNOTATION_APPROVE_TRAINING),
         dismissed=_said(annotations, names.ANNOTATION_DISMISS_TRAINING),
         asked=_said(annotations, names.ANNOTATION_PROPOSE_TRAINING),
+        settles=stage is Stage.SETTLING,
         held=_held(desired) or _trains_yet(record, objects),
         job=_standing(job, objects, is_to_be_made=record.begun == run_begun),
         intake=intake_of(intake, objects.pods, objects.refused_pods),
@@ -165,6 +176,8 @@ def _held(desired: DesiredState) -> str:
     if rollout is not None and rollout.stage is Stage.ROLLED_BACK and not rollout.arm:
         # What was approved is by the spec, and another one serves.
         return f"revision {rollout.revision} was rolled back: see Degraded"
+    if rollout is not None and rollout.stage is Stage.SETTLING and not rollout.arm:
+        return "the spec has just been edited, and may be edited again"
     return f"nothing begins before {desired.hold.until}" if desired.hold is not None else ""
 
 

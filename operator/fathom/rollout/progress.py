@@ -159,9 +159,11 @@ def compared_progress(rollout: Rollout, objects: Objects, replicas: int) -> Prog
 def _is_missed(rollout: Rollout, objects: Objects, replicas: int) -> bool:
     """Whether it starts in the place of a replica, and is the only one that is missing.
 
-    One that has served, or whose group was restarted, is missing for another reason.
+    One that serves or has been compared, or whose group was restarted, is missing for another
+    reason.
     """
-    if rollout.served or (rollout.watch is not None and rollout.watch.replaced):
+    replaced = rollout.watch is not None and rollout.watch.replaced
+    if rollout.served or rollout.compared is not None or replaced:
         return False
     asked = sum(each.replicas for each in objects.workloads if each.revision == rollout.stable)
     serving = sum(pod.ready for pod in objects.leaders if pod.revision == rollout.stable)

@@ -84,7 +84,7 @@ class TrainingRecord:
     since_s: UnixSeconds = 0.0
     """When it came to this phase."""
     target: str = ""
-    """Id of the model that was served when it was proposed; empty: an earlier Fathom kept none."""
+    """Id of the model that was served when it was proposed; empty: not known yet."""
     draft: ModelRef = _NO_MODEL
     """That the replicas had when it was proposed."""
     acceptance: Acceptance = Acceptance()

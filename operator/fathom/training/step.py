@@ -57,7 +57,7 @@ class JobStanding:
     started_at_s: float | None = None
     """From when its deadline counts; None: it has not begun."""
     is_to_be_made: bool = False
-    """Whether this operator began its run and has not made it: no other can know whether it was."""
+    """Whether this operator began its run, and it was not made for certain: no other can know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,8 @@ class TrainingInput:
     """The run that a person dismisses; empty: none."""
     asked: str
     """A person's wish for a proposal; empty: there is none."""
+    settles: bool
+    """Whether the newest edit may be taken back still: a typo ends nothing within seconds."""
     held: str
     """Why nothing begins, as a sentence; empty: it may."""
     job: JobStanding
@@ -97,6 +99,10 @@ def next_training(before: TrainingRecord, given: TrainingInput) -> TrainingRecor
         given: this pass's view.
     """
     record = replace(before, starts=before.recent(given.now_s))
+    if record.phase is not None and not record.target:
+        record = replace(record, target=given.target.id)
+    if given.settles and not _is_adopted(record, given):
+        return record
     if record.is_active:
         ended = _ended(record, given)
         return _onward(record, given) if ended is None else ended
@@ -113,17 +119,21 @@ def run_of(record: TrainingRecord, given: TrainingInput) -> str:
 
 def _ended(record: TrainingRecord, given: TrainingInput) -> TrainingRecord | None:
     """It is over by what a person did; None: it is not."""
-    if record.result is not None and record.result.is_of(given.draft):
+    if _is_adopted(record, given):
         return record.at(TrainingPhase.ADOPTED, given.now_s)
     if given.spec is None:
         return _dismissed(record, given, _why_none(given))
-    if record.target not in {"", given.target.id}:
+    if given.target.id != record.target:
         return _dismissed(record, given, "the spec names another model by now")
     if given.draft != record.draft:
         return _dismissed(record, given, _why_another(record, given))
     if given.dismissed and given.dismissed == record.run:
         return _dismissed(record, given, "a person dismissed it")
     return None
+
+
+def _is_adopted(record: TrainingRecord, given: TrainingInput) -> bool:
+    return record.result is not None and record.result.is_of(given.draft)
 
 
 def _why_none(given: TrainingInput) -> str:
@@ -135,7 +145,7 @@ def _why_none(given: TrainingInput) -> str:
 def _why_another(record: TrainingRecord, given: TrainingInput) -> str:
     result = record.result
     if result is None or given.draft.id != result.id:
-        return "the spec names another draft by now"
+        return "the spec names another draft by now, or another revision of it"
     return (
         f"the spec names draft {result.id}, but at another revision than was tried: set "
         f"draft.revision to {result.revision}"
@@ -225,15 +235,17 @@ def _why_no_job(record: TrainingRecord, given: TrainingInput) -> str:
         )
     if given.job.is_to_be_made:
         return "its Job could not be made within an hour" if waited_s > LATEST_S else ""
-    lost = "its Job is not there, and may have been made by an operator that ended"
+    lost = (
+        "its Job is not there, and may have been: an operator ended while it made it, or the API "
+        "server did not answer"
+    )
     return lost if waited_s > _UNSEEN_S else ""
 
 
 def _with_hours(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
     """With its GPU hours counted, unless its Job was never made for certain.
 
-    A Job whose making was answered by an error may be there all the same. Within an hour it has
-    been read.
+    Within the hour an edit ends the run before that is known: an answer may be on its way.
     """
     never = given.job.is_to_be_made and given.now_s - record.since_s > LATEST_S
     return record.without_start() if never else record.with_job(given.now_s)

@@ -184,8 +184,9 @@ def test_a_trainers_own_user_takes_the_place_of_the_engines() -> None:
             {"capabilities": {"add": ["CAP_SYS_ADMIN"]}},
             {"capabilities": {"drop": ["ALL"], "add": ["CAP_SYS_ADMIN"]}},
         ),
+        ({"capabilities": {"add": ["ALL"]}}, {"capabilities": {"add": ["ALL"]}}),
     ],
-    ids=["a user", "a capability", "privileged", "what needs to gain rights"],
+    ids=["a user", "a capability", "privileged", "what needs to gain rights", "all of them"],
 )
 def test_what_a_trainers_container_leaves_open_is_as_narrow_as_the_engines(
     theirs: dict[str, Any], expected: dict[str, Any]
