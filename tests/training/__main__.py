@@ -30,7 +30,7 @@ from local_cluster.engine.model_pair import ModelPair, ensure_model_pair
 from local_cluster.paths import SOURCES, cache_dir
 from training.drafts import RECIPES, ensure_drafts
 from training.environment import COST, ensure_training_environment
-from training.on_cluster import Life, lived
+from training.on_cluster import Judged, Life, Trial, lived
 from training.serving import DEPTH, REQUESTS, TOKENS, Acceptance, served
 
 CONSTRUCTED: Final = "constructed"
@@ -40,7 +40,9 @@ _ENOUGH: Final = 0.95
 _FEW: Final = 0.2
 _MUCH: Final = 0.8
 _MIB: Final = 1024
-_CHAIN_COST: Final = "The chain: a quarter of an hour on two quiet cores, and 8 GiB of memory."
+_NARROW: Final = 8
+"""Characters of a column with a long name."""
+_CHAIN_COST: Final = "The chain: half an hour on two shared cores, and 8 GiB of memory."
 
 Measured = Mapping[str, Mapping[str, Acceptance]]
 
@@ -82,9 +84,10 @@ async def main() -> int:
         for name, draft in {CONSTRUCTED: pair.draft, **taken}.items():
             with stages.timed(f"serving {name}"):
                 measured[name] = await served(engine, ModelPair(target=pair.target, draft=draft))
-    console.print(table(measured))
-    with stages.timed("a life on a cluster"):
-        life = await lived(environment, console)
+        console.print(table(measured))
+        with stages.timed("trials and a life on a cluster"):
+            life = await lived(environment, taken, console)
+    console.print(trials_table(life.trials, measured))
     console.print(
         f"on a cluster: acceptance of the first draft from {life.before} to {life.after}; "
         f"{counted(life.requests, 'request')}, {life.failed} lost or wrong"
@@ -103,7 +106,7 @@ async def main() -> int:
     console.print(
         f"disk: {_mib(environment.directory)} MiB and {_mib(drafts.directory)} MiB of drafts"
     )
-    wrong = [*problems(measured), *unlike_a_life(life)]
+    wrong = [*problems(measured), *misjudged(life.trials, measured), *unlike_a_life(life)]
     for each in wrong:
         console.print(f"✘ {each}")
     return 1 if wrong else 0
@@ -153,6 +156,52 @@ def table(measured: Measured) -> Table:
             cells += [" ".join(f"{value:.3f}" for value in each.survival), f"{each.length:.2f}"]
         found.add_row(draft, *cells, str(sum(each.wrong for each in by_class.values())))
     return found
+
+
+def trials_table(trials: Sequence[Judged], measured: Measured) -> Table:
+    """What each trial found, beside what is true by what was accepted without a cluster."""
+    found = Table(box=SIMPLE, padding=(0, 1, 0, 0), title="On trial beside the constructed draft")
+    found.add_column("draft")
+    found.add_column("easy : hard requests", max_width=_NARROW)
+    found.add_column("tokens a step", max_width=_NARROW)
+    for name in ("found", "%", "95 %", "depths", "s"):
+        found.add_column(name, no_wrap=True)
+    for each in trials:
+        status, (old, new) = each.status, each.depths
+        found.add_row(
+            each.trial.draft,
+            f"{each.trial.easy} : {each.trial.hard}",
+            f"{_ratio(each.trial, measured) - 1:+.0%}",
+            str(status.result),
+            status.percent,
+            status.interval_percent,
+            f"{old}, {new}",
+            f"{each.seconds:.0f}",
+        )
+    return found
+
+
+def _ratio(trial: Trial, measured: Measured) -> float:
+    """Steps that the constructed draft needs for the mix, over those that this one needs."""
+
+    def steps(draft: str) -> float:
+        return sum(1 / measured[draft][each.name].length for each in trial.classes)
+
+    return steps(CONSTRUCTED) / steps(trial.draft)
+
+
+def misjudged(trials: Sequence[Judged], measured: Measured) -> Sequence[str]:
+    """Trials that found what is not true, and truths that are none any more, in sentences."""
+    checks = {
+        f"{trial.draft} under {trial.traffic} {what}": wrong
+        for each in trials
+        for trial in [each.trial]
+        for what, wrong in {
+            f"was found {each.status.result}": not each.right,
+            "is not what its trial expects": (_ratio(trial, measured) > 1) != trial.faster,
+        }.items()
+    }
+    return [sentence for sentence, wrong in checks.items() if wrong]
 
 
 def problems(measured: Measured) -> Sequence[str]:

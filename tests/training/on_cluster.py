@@ -1,13 +1,14 @@
-"""The chain on a cluster: from hard traffic and a person's approval to an adopted draft.
+"""The chain on a cluster: drafts on trial, and from a person's approval to an adopted draft.
 
 Control plane, operator, engines, trainer and intake are real. The trainer's pod is the template of
 users, with both of its containers in one.
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -15,6 +16,8 @@ from rich.console import Console
 
 from e2e.observation import until
 from fathom.api import names
+from fathom.api.status import ArmState, Compared, ComparisonStatus
+from fathom.engine.depth import depth_at
 from local_cluster.cluster import LocalCluster
 from local_cluster.demo.fleet import DemoFleet
 from local_cluster.demo.stage import (
@@ -26,10 +29,10 @@ from local_cluster.demo.stage import (
     on_stage,
     wait_ready,
 )
-from local_cluster.engine.language import HARD
+from local_cluster.engine.language import EASY, HARD, TrafficClass
 from local_cluster.engine.model_pair import pair_directory
 from local_cluster.engine.traffic import LoadGenerator, Phase
-from local_cluster.images import MODELS_MOUNT, Bind
+from local_cluster.images import ENGINE_REPOSITORY, MODELS_MOUNT, Bind, Image, default_images
 from local_cluster.kube import MERGE_PATCH, KubeApi, Object
 from local_cluster.kubelet.volumes.claims import claim_folder
 from local_cluster.paths import cache_dir
@@ -41,8 +44,65 @@ _DATA: Final = "chat-logs"
 _RECIPE: Final = "both"
 _AT_ONCE: Final = 2
 """Requests: one for each replica."""
+_LIFE: Final = Phase(HARD, _AT_ONCE)
+_SHORT: Final = 24
+"""Tokens."""
 _REPORTS: Final = 2
 """So many of measurements: the second one is of a window that began after the first."""
+_DRAFTS: Final = Path("/drafts")
+"""Where engines have the drafts that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A draft beside the constructed one."""
+
+    draft: str
+    easy: int
+    """So many requests come for `hard` others."""
+    hard: int
+    faster: bool
+    """What is true of it under this mix, by what is accepted of it."""
+
+    @property
+    def classes(self) -> tuple[TrafficClass, ...]:
+        """The classes of requests, each as often as it comes."""
+        return (EASY,) * self.easy + (HARD,) * self.hard
+
+    @property
+    def phase(self) -> Phase:
+        """The mix, in answers so short that each window of seconds has it."""
+        first, *others = self.classes
+        return Phase(first, _AT_ONCE, max_tokens=_SHORT, mixed_with=tuple(others))
+
+    @property
+    def traffic(self) -> str:
+        """The mix in words."""
+        return f"{self.easy} easy : {self.hard} hard"
+
+
+TRIALS: Final = (
+    Trial("hard", easy=4, hard=1, faster=False),
+    Trial("early", easy=1, hard=1, faster=False),
+    Trial("hard", easy=1, hard=4, faster=True),
+)
+"""No draft follows itself, so each is a comparison of its own."""
+_FOUND: Final = {Compared.FASTER, Compared.SLOWER, Compared.NO_DIFFERENCE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What came of a trial."""
+
+    trial: Trial
+    status: ComparisonStatus
+    depths: tuple[int, int]
+    """The constructed draft's and that of the one on trial, for one request."""
+    seconds: float
+
+    @property
+    def right(self) -> bool:
+        return (self.status.result is Compared.FASTER) == self.trial.faster
 
 
 @dataclass
@@ -58,19 +118,25 @@ class Life:
     """Requests that were lost, or whose output is not the target's own."""
     message: str = ""
     """What the status says of the trial."""
+    trials: list[Judged] = field(default_factory=list)
+    """What came of drafts that are there already, before it."""
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-async def lived(environment: TrainingEnvironment, console: Console) -> Life:
+async def lived(
+    environment: TrainingEnvironment, drafts: Mapping[str, Path], console: Console
+) -> Life:
     """Live one through.
 
     Args:
         environment: of the trainer.
+        drafts: that are tried before, by name.
         console: where each phase is shown.
     """
     models = Bind(source=pair_directory(cache_dir()), target=MODELS_MOUNT)
     image = environment.image().model_copy(update={"binds": (models,)})
-    async with LocalCluster.start("draft-train", images=(image,)) as cluster:
+    images = (image, _with_drafts(drafts))
+    async with LocalCluster.start("draft-train", images=images) as cluster:
         await install_operator(cluster)
         async with on_stage(cluster) as stage:
             await create_namespace(stage.api, NAMESPACE)
@@ -79,6 +145,14 @@ async def lived(environment: TrainingEnvironment, console: Console) -> Life:
             await until(lambda: _holds(data.is_dir))
             write_data(data / "files", RECIPES[_RECIPE])
             return await _Story(stage.fleet, environment, console, Life()).told()
+
+
+def _with_drafts(drafts: Mapping[str, Path]) -> Image:
+    """The engine's image as it is, and drafts."""
+    images = default_images().images
+    engine = next(each for each in images if each.repository == ENGINE_REPOSITORY)
+    more = (Bind(source=found, target=_DRAFTS / name) for name, found in drafts.items())
+    return engine.model_copy(update={"binds": (*engine.binds, *more)})
 
 
 async def _holds(found: Callable[[], bool]) -> bool:
@@ -110,6 +184,7 @@ class _Story:
         with self.console.status("two engines start"):
             await create(self.fleet, self._resource())
             await wait_ready(self.fleet, self.console.print)
+        await self.tried()
         async with self._traffic():
             self.life.before = await self._timed("hard traffic", self._acceptance)
         await self._annotate(names.ANNOTATION_PROPOSE_TRAINING, "1")
@@ -128,6 +203,52 @@ class _Story:
             self.life.after = await self._timed("acceptance", self._acceptance)
         return self.life
 
+    async def tried(self) -> None:
+        """Each draft under its mix, and then none."""
+        for trial in TRIALS:
+            what = f"{trial.draft}, {trial.traffic}"
+            async with self._traffic(trial.phase):
+                await self._patch(
+                    {"spec": {"draft": {"trial": {"id": f"{_DRAFTS / trial.draft}"}}}}
+                )
+                status = await self._timed(what, self._compared)
+                depths = await self._depths(status.pod)
+            self.console.print(status.message)
+            seconds = self.life.seconds[what]
+            self.life.trials.append(
+                Judged(trial=trial, status=status, depths=depths, seconds=seconds)
+            )
+        await self._patch({"spec": {"draft": {"trial": None}}})
+        await self._timed("no trial", self._untried)
+
+    async def _compared(self) -> ComparisonStatus:
+        """What is found, of this trial and not of the one before."""
+        found: list[ComparisonStatus] = []
+
+        async def told() -> bool:
+            status = (await self.fleet.resource())["status"].get("draftTrial")
+            if status is not None:
+                now = ComparisonStatus.model_validate(status)
+                if now.state is ArmState.FAILED:
+                    raise RuntimeError(now.message)
+                if found or now.state is not ArmState.COMPARED:
+                    found[:] = [now]
+            return bool(found) and found[0].result in _FOUND
+
+        await until(told)
+        return found[0]
+
+    async def _depths(self, pod: str) -> tuple[int, int]:
+        document = await self.fleet.document()
+        return depth_at(document.schedule, 1), depth_at(document.for_pod(pod), 1)
+
+    async def _untried(self) -> None:
+        async def ended() -> bool:
+            return "draftTrial" not in (await self.fleet.resource())["status"]
+
+        await until(ended)
+        await self._complete()
+
     def _resource(self) -> Object:
         example: Object = yaml.safe_load(EXAMPLE.read_text())
         spec = example["spec"]
@@ -143,11 +264,11 @@ class _Story:
         return example
 
     @asynccontextmanager
-    async def _traffic(self) -> AsyncIterator[None]:
-        """Hard requests through the Service, each answer compared with the target's own."""
+    async def _traffic(self, phase: Phase = _LIFE) -> AsyncIterator[None]:
+        """Requests through the Service, each answer compared with the target's own."""
         url = await self.fleet.service_url()
         async with LoadGenerator(url, "/models/target") as load:
-            load.set_phase(Phase(HARD, concurrency=_AT_ONCE))
+            load.set_phase(phase)
             yield
         self.life.requests += len(load.results)
         self.life.failed += sum(not each.ok for each in load.results)
@@ -163,10 +284,11 @@ class _Story:
     async def _acceptance(self) -> str:
         """What the status says of the first position, once it says so of later windows."""
         seen: dict[str, str] = {}
+        earlier = (await self.fleet.resource())["status"].get("measured", {}).get("at")
 
         async def enough() -> bool:
             measured = (await self.fleet.resource())["status"].get("measured", {})
-            if measured.get("survival"):
+            if measured.get("survival") and measured["at"] != earlier:
                 seen[measured["at"]] = measured["survival"][0]
             return len(seen) >= _REPORTS
 

@@ -29,6 +29,9 @@ class Phase:
     prompt_tokens: int = 8
     pause_s: float = 0.0
     """Between an answer and the next request: engines that share few processors have some left."""
+    mixed_with: tuple[TrafficClass, ...] = ()
+    """Each request's class is drawn from these and `traffic`; one that is here twice comes twice as
+    often."""
 
 
 class LoadGenerator:
@@ -95,7 +98,7 @@ class LoadGenerator:
     async def _request(self) -> RequestResult:
         if (phase := self._phase) is None:
             raise RuntimeError("set a phase first")
-        traffic = phase.traffic
+        traffic = self._random.choice((phase.traffic, *phase.mixed_with))
         first = traffic.first_token + self._random.randrange(CYCLE_TOKENS)
         prompt = (first, *traffic.walk(first, phase.prompt_tokens - 1))
         expected = traffic.walk(prompt[-1], phase.max_tokens)

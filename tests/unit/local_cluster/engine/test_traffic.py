@@ -1,6 +1,7 @@
 """The load generator against a server that misbehaves on purpose."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -84,6 +85,16 @@ async def test_class_and_concurrency_change_on_the_fly() -> None:
         assert endpoint.most == 2
         assert {result.traffic for result in load.results[4:18]} <= {"easy", "hard"}
         assert load.results[0].traffic == "easy"
+
+
+@in_leaping_time
+async def test_a_mix_has_more_of_the_class_that_is_there_more_often() -> None:
+    async with loaded() as (load, _):
+        phase = Phase(HARD, concurrency=4, max_tokens=4, mixed_with=(EASY, EASY, EASY))
+        await run(load, phase, 40)
+        count = Counter(result.traffic for result in load.results)
+        assert count["easy"] > count["hard"] > 0
+        assert all(result.ok for result in load.results)
 
 
 @pytest.mark.parametrize(
