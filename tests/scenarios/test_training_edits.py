@@ -27,6 +27,34 @@ async def faster(**changes: Any) -> LoopHarness:
     return harness
 
 
+async def refused() -> LoopHarness:
+    """One whose Job the API server has not taken for 40 minutes."""
+    harness = await asked()
+    refusal = KubeError(403, "exceeded quota: gpu, requested: count/jobs.batch=1")
+    harness.kube.fail = lambda verb, kind: refusal if (verb, kind) == ("create", JOB) else None
+    approve(harness)
+    await pass_minutes(harness, 40)
+    return harness
+
+
+async def declined() -> LoopHarness:
+    """One whose alarm lasts, though a person has declined what it proposed."""
+    harness = await ready()
+    harness.decide = Alarmed(harness, Reason.ACCEPTANCE_BELOW_REFERENCE)
+    await pass_minutes(harness, 2)
+    annotate(harness, names.ANNOTATION_DISMISS_TRAINING, training_of(harness)["run"])
+    await pass_minutes(harness, 5)
+    assert training_of(harness)["phase"] == "Dismissed"
+    return harness
+
+
+def kept_training(harness: LoopHarness) -> dict[str, Any]:
+    """The ConfigMap in which a training is kept."""
+    maps = harness.kube.all_of(CONFIG_MAP)
+    (found,) = (each for each in maps if "training.json" in each.get("data", {}))
+    return found
+
+
 async def test_dismissed_its_replica_goes_though_the_newest_spec_is_refused() -> None:
     harness = await faster()
     harness.edit({"speculation.tokens": 99999})
@@ -134,11 +162,7 @@ async def test_the_trainer_gets_the_commit_of_the_draft_that_serves() -> None:
 
 
 async def test_a_job_that_is_refused_is_tried_for_an_hour_and_it_says_where_to_read_why() -> None:
-    harness = await asked()
-    refusal = KubeError(403, "exceeded quota: gpu, requested: count/jobs.batch=1")
-    harness.kube.fail = lambda verb, kind: refusal if (verb, kind) == ("create", JOB) else None
-    approve(harness)
-    await pass_minutes(harness, 40)
+    harness = await refused()
     found = training_of(harness)
     assert found["phase"] == "Training"
     assert "has not taken it so far, and Degraded says why" in found["message"]
@@ -181,11 +205,7 @@ async def test_nothing_begins_while_another_draft_serves_than_the_spec_names() -
 
 
 async def test_a_job_that_could_not_be_made_has_taken_no_gpu_hours() -> None:
-    harness = await asked()
-    refusal = KubeError(403, "exceeded quota: gpu, requested: count/jobs.batch=1")
-    harness.kube.fail = lambda verb, kind: refusal if (verb, kind) == ("create", JOB) else None
-    approve(harness)
-    await pass_minutes(harness, 40)
+    harness = await refused()
     assert training_of(harness)["gpuHoursThisWeek"] == "6/12"
     await pass_minutes(harness, 30)
     found = training_of(harness)
@@ -234,12 +254,7 @@ async def test_a_typo_that_is_corrected_at_once_ends_no_training(edit: dict[str,
 
 
 async def test_an_alarm_about_the_model_that_serves_asks_nothing_for_the_one_on_trial() -> None:
-    harness = await ready()
-    harness.decide = Alarmed(harness, Reason.ACCEPTANCE_BELOW_REFERENCE)
-    await pass_minutes(harness, 2)
-    annotate(harness, names.ANNOTATION_DISMISS_TRAINING, training_of(harness)["run"])
-    await pass_minutes(harness, 5)
-    assert training_of(harness)["phase"] == "Dismissed"
+    harness = await declined()
     harness.edit({"model.id": "someone/model"})
     stages = []
     while "Complete" not in stages:
@@ -250,14 +265,8 @@ async def test_an_alarm_about_the_model_that_serves_asks_nothing_for_the_one_on_
 
 
 async def test_a_record_that_knows_no_model_asks_no_sooner_and_learns_it() -> None:
-    harness = await ready()
-    harness.decide = Alarmed(harness, Reason.ACCEPTANCE_BELOW_REFERENCE)
-    await pass_minutes(harness, 2)
-    annotate(harness, names.ANNOTATION_DISMISS_TRAINING, training_of(harness)["run"])
-    await pass_minutes(harness, 5)
-    (kept,) = (
-        each for each in harness.kube.all_of(CONFIG_MAP) if "training.json" in each.get("data", {})
-    )
+    harness = await declined()
+    kept = kept_training(harness)
     record = json.loads(kept["data"]["training.json"])
     assert record.pop("target")
     kept["data"]["training.json"] = json.dumps(record)
@@ -313,9 +322,7 @@ async def test_a_training_is_shown_while_no_spec_can_be_carried_out() -> None:
     harness = await asked()
     approve(harness)
     await pass_minutes(harness, 2)
-    (kept,) = (
-        each for each in harness.kube.all_of(CONFIG_MAP) if "training.json" in each.get("data", {})
-    )
+    kept = kept_training(harness)
     kept["data"] = {key: value for key, value in kept["data"].items() if "pec" not in key}
     harness.kube.put(CONFIG_MAP, kept)
     harness.restart()
