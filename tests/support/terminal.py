@@ -81,7 +81,8 @@ class Terminal:
 
     async def _started(self, command: str) -> Process:
         return await asyncio.create_subprocess_exec(
-            *("bash", "-c", command),
+            # Control-C ends it, though tests that run in the background inherit that it is ignored.
+            *("env", "--default-signal=INT", "bash", "-c", command),
             cwd=self.folder,
             env=self.environment,
             stdin=asyncio.subprocess.DEVNULL,
