@@ -115,6 +115,22 @@ async def test_what_is_junked_while_the_operator_runs_is_written_again() -> None
 
 
 @pytest.mark.parametrize(
+    "key", ["acceptedSpec.json", "stableSpec.json", "rollout.json", "training.json"]
+)
+async def test_a_key_of_ours_that_somebody_adds_while_it_runs_is_voided_once(key: str) -> None:
+    harness = await serving()
+    assert key not in kept(harness)
+    write(harness, key, JUNK["not JSON"])
+    await passes(harness, 200)
+    assert kept(harness)[key] == "null"
+    assert len(harness.kube.written("ConfigMap")) == 1
+    assert harness.condition("Degraded")["status"] == "False"
+    harness.restart()
+    await passes(harness, 200)
+    assert len(harness.kube.written("ConfigMap")) == 1
+
+
+@pytest.mark.parametrize(
     ("keys", "cure"),
     [
         (["lastGoodSpec.json"], "delete this key."),

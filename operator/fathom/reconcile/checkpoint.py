@@ -192,6 +192,16 @@ class Checkpoint:
         """With what matters and cannot be read taken for absent."""
         return replace(self, unread={}, voided=self.voided | self.unread.keys())
 
+    def without_foreign(self, live: Mapping[str, str], before: "Checkpoint") -> "Checkpoint":
+        """With keys of ours voided that somebody else added while this operator ran.
+
+        Args:
+            live: the ConfigMap's data.
+            before: as this operator kept it last.
+        """
+        added = (KEYS & live.keys()) - self.data().keys() - before.data().keys()
+        return replace(self, voided=self.voided | added)
+
     def data(self) -> dict[str, str]:
         """As data of the ConfigMap."""
         found = {

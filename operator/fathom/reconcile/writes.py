@@ -186,7 +186,11 @@ def writes_of(
     document = decision.document if desired.read else None
     refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
     checkpoint = replace(desired.checkpoint, refreshes=refresh.log, training=training.record)
-    tuning_data = _tuning_data(checkpoint, objects, decision, state.tuning_written_at_s, now_s)
+    written = is_written(checkpoint, objects)
+    if not written:
+        checkpoint = checkpoint.without_foreign(objects.tuning, state.checkpoint)
+    due = not written or is_over(state.tuning_written_at_s, QUIET_S, now_s) or decision.moved
+    tuning_data = _tuning_data(checkpoint, objects, decision) if due else None
     children = Children(sd=sd, bundle=bundle, document=document, tuning_data=tuning_data)
     ended = bench_ended(objects)
     wanted = (
@@ -234,16 +238,9 @@ def _taken(needed: Sequence[tuple[Kind, str]], objects: Objects) -> tuple[Taken,
 
 
 def _tuning_data(
-    checkpoint: Checkpoint,
-    objects: Objects,
-    decision: TuningDecision,
-    written_at_s: float,
-    now_s: float,
+    checkpoint: Checkpoint, objects: Objects, decision: TuningDecision
 ) -> dict[str, str] | None:
-    """What should survive a restart; None: what is written will do for now."""
-    due = is_over(written_at_s, QUIET_S, now_s)
-    if not (due or decision.moved) and is_written(checkpoint, objects):
-        return None
+    """What should survive a restart; None: it is written."""
     data = {**state_data(decision.state), **checkpoint.data()}
     ours = (KEYS | STATE_KEYS) - {LOOK_KEY}
     return data if _only(ours, data) != _only(ours, objects.tuning) else None
