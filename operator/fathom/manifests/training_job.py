@@ -19,6 +19,7 @@ from fathom.manifests.template_parts import (
     part,
     parts,
     pod_security,
+    texts,
     texts_by_name,
 )
 from fathom.resource import SpeculativeDeployment
@@ -33,6 +34,8 @@ _TOLD: Final = "/fathom/told"
 _EVIDENCE: Final = "evidence.json"
 _HOME: Final = "/fathom/home"
 _USERS: Final = frozenset({"runAsUser", "runAsNonRoot", "runAsGroup"})
+_ESCALATE: Final = frozenset({"ALL", "SYS_ADMIN", "CAP_SYS_ADMIN"})
+"""Capabilities that a container has only where it may gain rights."""
 OWN_VOLUMES: Final = ("fathom-cache", "fathom-home", "fathom-told", "fathom-data")
 """That no template may have: the pod has them already."""
 
@@ -124,12 +127,11 @@ def _security(sd: SpeculativeDeployment, theirs: Part) -> dict[str, JsonValue]:
 def _container_security(theirs: Part) -> dict[str, JsonValue]:
     """A container's: what the template leaves open may do no more than the engine."""
     ours = container_security(None)
-    added = str(part(theirs, "capabilities").get("add"))
-    every = "'ALL'" in added
-    if theirs.get("privileged") or "SYS_ADMIN" in added or every:
+    added = texts(theirs, "capabilities", "add")
+    if theirs.get("privileged") or not _ESCALATE.isdisjoint(added):
         # Kubernetes refuses both at once, or what it would grant would be nothing.
         del ours["allowPrivilegeEscalation"]
-    dropped = {} if every else part(ours, "capabilities")
+    dropped = {} if "ALL" in added else part(ours, "capabilities")
     return {**ours, **theirs, "capabilities": {**dropped, **part(theirs, "capabilities")}}
 
 
