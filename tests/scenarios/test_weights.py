@@ -287,6 +287,25 @@ async def test_a_pod_that_is_refused_after_one_that_was_evicted_is_told_as_refus
     assert harness.condition("Degraded")["reason"] == "ChildRefused"
 
 
+async def test_a_fetch_that_fails_hides_no_pod_that_does_not_serve() -> None:
+    harness = cached()
+    await harness.tick()
+    play_job(harness, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Succeeded")
+    await harness.until_ready()
+    harness.edit({"draft.id": "acme/other-draft"})
+    await harness.run_for(60)
+    ended = {"terminated": {"exitCode": 1, "message": "acme/other-draft is gated."}}
+    play_job(harness, {"state": ended}, "Failed")
+    waits = {"name": "vllm", "state": {"waiting": {"reason": "ErrImagePull", "message": "gone"}}}
+    serving = min(each for each in harness.kube.names(POD) if "fetch" not in each)
+    harness.set_ready(serving, ready=False, containerStatuses=[waits])
+    await harness.tick()
+    degraded = harness.condition("Degraded")
+    assert degraded["reason"] == "WeightsNotFetched"
+    assert "acme/other-draft is gated." in degraded["message"]
+    assert f"pod {serving} cannot get" in degraded["message"]
+
+
 PROXY = {"name": "a-proxy", "state": {"running": {}}, "ready": True}
 """What an injector put beside: it never ends, so that the Job is never complete."""
 

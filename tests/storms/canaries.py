@@ -3,12 +3,15 @@
 Images say what a canary is: those of `storms.cluster.BAD_IMAGES` are bad, all others good.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fathom.api import names
 from fathom.api.conditions import Reason
+from fathom.cluster.kinds import CONFIG_MAP
+from fathom.reconcile.checkpoint import ABSENT, SPECS
 from fathom.rollout.canary_health import UNWATCHED_SHARE
 from fathom.rollout.canary_verdict import LONGEST_BAKE
 from storms.cluster import BAD_IMAGES, DEAF_IMAGE, FAILING_IMAGE, SLOWER_IMAGE, Cluster
@@ -125,10 +128,26 @@ class Canaries:
             and each["metadata"]["namespace"] == audit.namespace
         )
         before = after - replicas_of(audit.after) + replicas_of(audit.before)
+        if after > before and self._nothing_left(audit.namespace):
+            self._bare = True
+            self.forgive()
         if after > before and revision in self._vetoed:
             raise BrokenError(f"revision {revision} is tried again, which was given up")
         if after > max(1, before) and self._shows(image, revision):
             raise BrokenError(f"{after} replicas are asked for of {image}, whose canary is bad")
+
+    def _nothing_left(self, namespace: str) -> bool:
+        """Whether neither a workload nor a spec that is kept says how a good pod is made."""
+        kept = self.objects.look(CONFIG_MAP, namespace, "kimi-tuning") or {}
+        specs = [json.loads(kept["data"].get(key, ABSENT)) for key in SPECS] if kept else []
+        images = {spec["engine"]["image"] for spec in specs if spec}
+        images |= {
+            _image(template_of(each)["spec"])
+            for kind in WORKLOADS
+            for each in self.objects.each(kind)
+            if each["metadata"]["namespace"] == namespace
+        }
+        return images <= set(BAD_IMAGES)
 
     def _told(self, audit: Audit) -> None:
         rollout = audit.after.get("status", {}).get("rollout") or {}

@@ -39,9 +39,9 @@ _GENERATION: Final = "generation.json"
 _TRAINING: Final = "training.json"
 LOOK_KEY: Final = "lookedAt.json"
 """What is no reason for a write by itself."""
-_SPECS: Final = frozenset({_GOOD_SPEC, _ACCEPTED_SPEC, _STABLE_SPEC})
+SPECS: Final = frozenset({_GOOD_SPEC, _ACCEPTED_SPEC, _STABLE_SPEC})
 _REVISIONS: Final = frozenset({_GOOD_REVISION, _ACCEPTED_REVISION})
-_HOLDING: Final = _SPECS | _REVISIONS | {_MODELS}
+_HOLDING: Final = SPECS | _REVISIONS | {_MODELS}
 """What must not be taken for absent where it cannot be read."""
 KEYS: Final = _HOLDING | {
     *(ROLLOUT_KEY, _REFRESHES, QUALITY_KEY, _WEIGHTS, _TRAINING, _GENERATION, LOOK_KEY),

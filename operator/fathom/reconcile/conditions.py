@@ -103,14 +103,13 @@ def degraded_condition(findings: Findings, objects: Objects) -> Finding:
     """The first that applies.
 
     In this order: spec, names, API server, what was kept, weights, pods, depth, engines. What comes
-    before weights says nothing of pods: why some do not serve is told beside it.
+    before pods says nothing of those that serve: why some of them do not is told beside it.
     """
     trouble = _in_trouble(objects, findings.asks_for_room)
     if (before := _before_pods(findings, objects)) is not None:
         more = f" And {trouble.message}" if trouble else ""
         return _true(before.reason, f"{before.message}{more}")
     found = (
-        _not_fetched(findings),
         trouble,
         _depth_not_applied(findings),
         _engine_differs(findings),
@@ -131,6 +130,7 @@ def _before_pods(findings: Findings, objects: Objects) -> Finding | None:
         _unread(findings),
         _rolled_back(findings),
         _no_way_back(findings),
+        _not_fetched(findings),
     )
     return next((each for each in found if each is not None), None)
 

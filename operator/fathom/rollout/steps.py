@@ -215,15 +215,26 @@ def _advanced(rollout: Rollout, given: RolloutInput) -> RolloutStep:
             return _settled(rollout, given)
         case Stage.CANARY if rollout.arm:
             return watched_canary(rollout, given)
-        case Stage.CANARY if not given.stable_spec_known and rollout.stable not in given.others:
-            message = f"nothing is left of revision {rollout.stable} to go back to."
-            return promotion(rollout, Reason.NOTHING_TO_PROTECT, message, given)
+        case Stage.CANARY | Stage.ROLLED_BACK if _nothing_left(rollout, given):
+            gone = f"nothing is left of revision {rollout.stable} to go back to"
+            vetoed = rollout.stage is Stage.ROLLED_BACK
+            before = f", though it was rolled back before ({rollout.reason})" if vetoed else ""
+            return promotion(rollout, Reason.NOTHING_TO_PROTECT, f"{gone}{before}.", given)
         case Stage.CANARY:
             return watched_canary(rollout, given)
         case Stage.PROMOTED:
             return _followed(rollout, given)
         case Stage.ROLLED_BACK:
             return RolloutStep(rollout)
+
+
+def _nothing_left(rollout: Rollout, given: RolloutInput) -> bool:
+    """Whether nothing says any more how pods of the stable revision are made.
+
+    A workload does, also one that is scaled to 0.
+    """
+    workloads = {each.revision for each in given.workloads}
+    return not given.stable_spec_known and rollout.stable not in workloads
 
 
 def _settled(rollout: Rollout, given: RolloutInput) -> RolloutStep:
