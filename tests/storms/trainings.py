@@ -92,6 +92,8 @@ async def _trained(storm: "Storm", with_: Mapping[str, Any]) -> None:
         at.approve(UNHEARD_OF)
         await asyncio.sleep(5.0)
     at.approve(at.run)
+    # Its trial may take a replica's place, as an edit does that needs new pods.
+    storm.invariants.restart_edits.append(storm.loop.time())
     if with_["then"] == "edited":
         storm.edit({"draft.training": ANOTHER})
     await at.until(lambda: bool(at.jobs("training")))
