@@ -51,6 +51,7 @@ def next_step(before: Rollout | None, given: RolloutInput) -> RolloutStep:
     """
     before = before and not_ahead(before, given.now_s)
     before = before and unwatched(before, given.looked_at_s, given.settings, given.now_s)
+    before = before and _asking_again(before, given)
     rollout, events = _of_this_spec(before, given)
     if rollout is None:
         return RolloutStep(None)
@@ -85,6 +86,13 @@ def _without_room(rollout: Rollout, lack: NoRoom, given: RolloutInput) -> Rollou
     takes = replace(resumed(rollout, given.now_s), no_room=True, reason=lack.reason)
     event = normal(EventReason.TAKES_REPLICA, sentence)
     return RolloutStep(replace(takes, message=f"the canary is starting. {sentence}"), (event,))
+
+
+def _asking_again(rollout: Rollout, given: RolloutInput) -> Rollout:
+    """As before it took a replica's place, once the spec lets no replica be missing."""
+    if not rollout.no_room or given.settings.max_unavailable:
+        return rollout
+    return replace(rollout, no_room=False)
 
 
 def _at_its_surge(rollout: Rollout, given: RolloutInput) -> RolloutInput:

@@ -92,6 +92,14 @@ def test_where_no_replica_may_be_missing_it_is_given_up_in_time_as_ever() -> Non
     assert step(found, asks(60 + PATIENCE_S, max_unavailable=0))[0].stage is Stage.ROLLED_BACK
 
 
+def test_once_no_replica_may_be_missing_any_more_what_is_added_is_asked_for_again() -> None:
+    """Without a surge, and with nothing that may be missing, nothing would ever move again."""
+    for stage in (Stage.CANARY, Stage.PROMOTED):
+        taking = replace(CANARY, stage=stage, no_room=True)
+        assert step(taking, asks(60))[0].no_room
+        assert not step(taking, asks(60, max_unavailable=0))[0].no_room
+
+
 def test_of_a_comparison_one_has_to_stay() -> None:
     arm = replace(CANARY, arm=True)
     for replicas in (1, 2):
