@@ -186,6 +186,77 @@ async def test_a_veto_outlives_what_was_kept(*, retried: bool) -> None:
     assert harness.kube.written("Deployment") == []
 
 
+def asked_for(harness: LoopHarness) -> dict[str, int]:
+    found = harness.kube.all_of(DEPLOYMENT)
+    return {each["metadata"]["name"]: each["spec"]["replicas"] for each in found}
+
+
+async def rolled_back_to_the_unknown() -> tuple[LoopHarness, str, str]:
+    """Three replicas of a spec that nothing says any more, beside a revision that is vetoed."""
+    harness = LoopHarness(PLAIN)
+    await harness.until_ready()
+    (stable,) = harness.kube.names(DEPLOYMENT)
+    harness.edit({"engine.image": NEWER})
+    await on_trial(harness, stable)
+    (vetoed,) = set(harness.kube.names(DEPLOYMENT)) - {stable}
+    await harness.run_for(1500)
+    for _ in range(2):
+        harness.play_controllers()
+        await harness.run_for(60)
+    kept = harness.kube.find(CONFIG_MAP, TUNING)
+    lost = {"stableSpec.json", "lastGoodSpec.json"}
+    data = {key: text for key, text in kept["data"].items() if key not in lost}
+    harness.kube.put(CONFIG_MAP, {**kept, "data": data})
+    harness.restart()
+    await harness.tick()
+    return harness, stable, vetoed
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_beside_a_veto_the_status_says_that_the_spec_which_serves_is_unknown(
+    *, paused: bool
+) -> None:
+    harness, stable, vetoed = await rolled_back_to_the_unknown()
+    if paused:
+        harness.edit({"rollout.paused": True})
+    await harness.run_for(60)
+    assert asked_for(harness) == {stable: 3}
+    progressing, degraded = harness.condition("Progressing"), harness.condition("Degraded")
+    assert (progressing["status"], progressing["reason"]) == ("False", "RolledBack")
+    assert f"{vetoed.removeprefix('kimi-')} gets no pod" in progressing["message"]
+    assert "3 of 3 replicas of revision" in progressing["message"]
+    assert "is not known any more, and its pods stay as they are" in degraded["message"]
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_with_nothing_left_the_vetoed_one_serves_until_the_stable_one_is_back(
+    *, paused: bool
+) -> None:
+    harness, stable, vetoed = await rolled_back_to_the_unknown()
+    if paused:
+        harness.edit({"rollout.paused": True})
+    removed = harness.kube.find(DEPLOYMENT, stable)
+    harness.kube.remove(DEPLOYMENT, "llm", stable)
+    for pod in harness.kube.names(POD):
+        harness.kube.remove(POD, "llm", pod)
+    harness.loop.wake()
+    await harness.tick()
+    assert asked_for(harness) == {vetoed: 3}
+    degraded = harness.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "RolledBack")
+    assert "is started everywhere, until spec asks for" in degraded["message"]
+    assert harness.condition("Progressing")["reason"] == "Starting"
+    if paused:
+        harness.edit({"rollout.paused": False})
+    # As `kubectl replace --force`, or a backup, makes it again.
+    harness.kube.put(DEPLOYMENT, removed)
+    harness.loop.wake()
+    for _ in range(4):
+        harness.play_controllers()
+        await harness.run_for(60)
+    assert asked_for(harness) == {stable: 3, vetoed: 0}
+
+
 @pytest.mark.parametrize("restarted", [True, False])
 @pytest.mark.parametrize("lost", [(DEPTH,), (DEPTH, TUNING)])
 async def test_the_depth_document_is_written_anew_with_the_depth_in_force(

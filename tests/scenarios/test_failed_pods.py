@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fathom.adapters.ports import KubeError
 from fathom.cluster.kinds import DEPLOYMENT, POD
 from fathom.times import rfc3339
 from support.loop_harness import LoopHarness
@@ -101,3 +102,20 @@ async def test_a_spec_that_is_refused_hides_no_pod_that_fails(
     degraded = harness.condition("Degraded")
     assert degraded["reason"] == reason
     assert f"UnexpectedAdmissionError: {SAID}" in degraded["message"]
+
+
+async def test_a_spec_that_is_refused_hides_nothing_that_the_api_server_refuses() -> None:
+    """What is carried out meanwhile is the last spec that could be."""
+    harness, _ = await up()
+    harness.edit({"draft.method": "telepathy"})
+    await harness.tick()
+    (workload,) = harness.kube.names(DEPLOYMENT)
+    harness.kube.remove(DEPLOYMENT, "llm", workload)
+    harness.kube.fail = lambda verb, kind: (
+        KubeError(403, "denied") if kind is DEPLOYMENT and verb in {"create", "apply"} else None
+    )
+    await harness.run_for(120)
+    degraded = harness.condition("Degraded")
+    assert degraded["reason"] == "InvalidSpec"
+    assert "the last spec that could be is carried out." in degraded["message"]
+    assert f"And Deployment {workload} could not be written: denied" in degraded["message"]

@@ -282,8 +282,9 @@ async def test_a_veto_outlives_builds_that_take_turns(upgraded: LoopHarness, *, 
         upgraded.play_controllers()
         assert upgraded.status["rollout"]["stage"] == "RolledBack"
         assert {revision(pod) for pod in upgraded.kube.all_of(POD)} == {before}
+    stands = "not known any more, and its pods stay as they are" if lost else "in force"
     assert (
-        f"The spec of {before} is served until annotation fathom.dev/rollout goes, or spec asks "
+        f"The spec of {before} is {stands} until annotation fathom.dev/rollout goes, or spec asks "
         "for another revision"
     ) in upgraded.condition("Degraded")["message"]
     await withdraw(upgraded)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fathom.adapters.ports import KubeError
 from fathom.cluster.kinds import (
     COMPUTE_DOMAIN,
     CONFIG_MAP,
@@ -13,6 +14,7 @@ from fathom.cluster.kinds import (
     LEADER_WORKER_SET,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    SERVICE,
     ServedApis,
 )
 from support.loop_harness import LoopHarness
@@ -304,6 +306,23 @@ async def test_a_fetch_that_fails_hides_no_pod_that_does_not_serve() -> None:
     assert degraded["reason"] == "WeightsNotFetched"
     assert "acme/other-draft is gated." in degraded["message"]
     assert f"pod {serving} cannot get" in degraded["message"]
+
+
+async def test_nor_does_what_the_api_server_refuses_hide_the_fetch() -> None:
+    harness = cached()
+    await harness.tick()
+    ended = {"terminated": {"exitCode": 1, "message": "acme/draft is gated."}}
+    play_job(harness, {"state": ended}, "Failed")
+    harness.kube.remove(SERVICE, "llm", "kimi")
+    harness.kube.fail = lambda verb, kind: (
+        KubeError(403, "denied") if kind is SERVICE and verb in {"create", "apply"} else None
+    )
+    await harness.run_for(120)
+    degraded = harness.condition("Degraded")
+    assert degraded["reason"] == "ChildRefused"
+    assert "Service kimi could not be written: denied" in degraded["message"]
+    assert "And acme/draft is gated." in degraded["message"]
+    assert harness.condition("Progressing")["message"].endswith("in claim weights: see Degraded.")
 
 
 PROXY = {"name": "a-proxy", "state": {"running": {}}, "ready": True}

@@ -78,6 +78,10 @@ class Objects(TunedObjects):
         """Whether nothing was ever made for it: no trace of that is left anywhere."""
         return self.status is None and not self.live and not self.tuning
 
+    def has_workload(self, revision: str) -> bool:
+        """Whether some workload is of a revision, also one that is scaled to 0."""
+        return any(each.revision == revision for each in self.workloads)
+
     @property
     def engines(self) -> tuple[ObservedPod, ...]:
         """Pods that hold GPUs: leaders, and the headless workers of groups."""

@@ -100,46 +100,47 @@ def progressing_condition(findings: Findings) -> Finding:
 
 
 def degraded_condition(findings: Findings, objects: Objects) -> Finding:
-    """The first that applies.
+    """The reason of the first that applies, and what is to say of each.
 
-    In this order: spec, names, API server, what was kept, weights, pods, depth, engines. What comes
-    before pods says nothing of those that serve: why some of them do not is told beside it.
+    In this order: spec, names, API server, what was kept, weights, pods, depth, engines.
     """
-    trouble = _in_trouble(objects, findings.asks_for_room)
-    if (before := _before_pods(findings, objects)) is not None:
-        more = f" And {trouble.message}" if trouble else ""
-        return _true(before.reason, f"{before.message}{more}")
     found = (
-        trouble,
-        _depth_not_applied(findings),
-        _engine_differs(findings),
-    )
-    first = next((each for each in found if each is not None), None)
-    return first or Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
-
-
-def _before_pods(findings: Findings, objects: Objects) -> Finding | None:
-    """The first that says nothing of whether pods serve."""
-    runs = "what runs keeps running" if objects.workloads else "nothing is started"
-    if findings.problems:
-        listed = " ".join(str(problem) for problem in findings.problems)
-        return _true(findings.problems[0].reason, f"{listed} Until that is fixed, {runs}.")
-    found = (
-        _name_taken(findings, runs),
+        _refused_spec(findings, objects),
+        _name_taken(findings, objects),
         _refused(findings),
         _unread(findings),
         _rolled_back(findings),
         _no_way_back(findings),
         _not_fetched(findings),
+        _in_trouble(objects, findings.asks_for_room),
+        _depth_not_applied(findings),
+        _engine_differs(findings),
     )
-    return next((each for each in found if each is not None), None)
+    true = [each for each in found if each is not None]
+    if not true:
+        return Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
+    return _true(true[0].reason, " And ".join(each.message for each in true))
 
 
-def _name_taken(findings: Findings, runs: str) -> Finding | None:
+def _refused_spec(findings: Findings, objects: Objects) -> Finding | None:
+    if not findings.problems:
+        return None
+    listed = " ".join(str(problem) for problem in findings.problems)
+    runs = _runs(objects)
+    if findings.progress is not None and not objects.workloads:
+        runs = "the last spec that could be is carried out"
+    return _true(findings.problems[0].reason, f"{listed} Until that is fixed, {runs}.")
+
+
+def _runs(objects: Objects) -> str:
+    return "what runs keeps running" if objects.workloads else "nothing is started"
+
+
+def _name_taken(findings: Findings, objects: Objects) -> Finding | None:
     if not findings.taken:
         return None
     sentences = " ".join(str(each) for each in findings.taken)
-    return _true(Reason.NAME_TAKEN, f"{sentences} Until then, {runs}.")
+    return _true(Reason.NAME_TAKEN, f"{sentences} Until then, {_runs(objects)}.")
 
 
 def _refused(findings: Findings) -> Finding | None:

@@ -115,11 +115,13 @@ def fetch_findings(
         return FetchFindings(
             status=WeightsStatus(summary=summary, percent=100, models=_models(standing))
         )
-    message = f"pods wait until the weights are in claim {_claim(standing.fetch)}: {seen.summary}."
+    trouble = None if answered else _trouble(standing, objects)
+    stands = "see Degraded" if trouble else seen.summary
+    message = f"pods wait until the weights are in claim {_claim(standing.fetch)}: {stands}."
     return FetchFindings(
         status=WeightsStatus(summary=seen.summary, percent=seen.percent),
         progress=Progress(Reason.FETCHING_WEIGHTS, message),
-        trouble=None if answered else _trouble(standing, objects),
+        trouble=trouble,
         seen=seen,
         wake_after_s=LOOK_S,
     )

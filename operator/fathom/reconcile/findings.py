@@ -31,8 +31,7 @@ from fathom.reconcile.training import TrainingStep, is_tried
 from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
 from fathom.reconcile.tuning_report import gained_status
 from fathom.reconcile.variant import arm_status
-from fathom.rollout.plan import Plan
-from fathom.rollout.progress import Progress, compared_progress
+from fathom.rollout.progress import Progress, progress_under
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.times import rfc3339
@@ -114,10 +113,16 @@ def findings_of(
             desired,
             _held(desired)
             or (None if tries else fetch.progress)
-            or progress_of(applied.writes.plan, desired.rollout, snapshot.objects, intent.replicas),
+            or progress_under(
+                desired.rollout,
+                snapshot.objects,
+                planned=applied.writes.plan.progress,
+                revision=desired.revision,
+                replicas=intent.replicas,
+            ),
         ),
         checkpoint_unread=_unread(desired),
-        rolled_back=_rolled_back(desired.rollout),
+        rolled_back=_rolled_back(desired, snapshot.objects),
         no_way_back=_no_way_back(desired.rollout),
         asks_for_room=_asks_for_room(desired.rollout),
         rollout=(
@@ -239,32 +244,23 @@ def _held(desired: DesiredState) -> Progress | None:
     return desired.hold.progress if desired.hold else None
 
 
-def progress_of(plan: Plan, rollout: Rollout | None, objects: Objects, replicas: int) -> Progress:
-    """What the rollout is at, or where none is on trial, what the plan's replicas are at."""
-    if rollout is None or plan.progress.reason is Reason.ROLLOUT_PAUSED:
-        return plan.progress
-    if rollout.arm and rollout.on_trial:
-        return compared_progress(rollout, objects, replicas)
-    if rollout.arm:
-        return plan.progress
-    if rollout.on_trial:
-        message = f"From revision {rollout.stable} to {rollout.revision}: {rollout.message}"
-        return Progress(rollout.reason, message)
-    if rollout.stage is Stage.ROLLED_BACK and not plan.progress.moving:
-        return Progress(Reason.ROLLED_BACK, f"every replica is of revision {rollout.stable} again.")
-    return plan.progress
-
-
-def _rolled_back(rollout: Rollout | None) -> str:
+def _rolled_back(desired: DesiredState, objects: Objects) -> str:
+    rollout = desired.rollout
     if rollout is None or rollout.arm or rollout.stage is not Stage.ROLLED_BACK:
         # All that serve are what the spec asks for where one was only compared.
         return ""
+    revision, stable = rollout.revision, rollout.stable
     withdrawn = f"annotation {names.ANNOTATION_ROLLOUT} goes, or " if rollout.offered else ""
+    if desired.revision != revision:
+        now = f"The spec of {stable} is in force"
+    elif objects.has_workload(rollout.stable):
+        now = f"The spec of {stable} is not known any more, and its pods stay as they are"
+    else:
+        now = f"Nothing is left of {stable}, so {revision} is started everywhere,"
     return (
-        f"revision {rollout.revision} was rolled back to {rollout.stable} ({rollout.reason}): "
-        f"{rollout.message} The spec of {rollout.stable} is served until {withdrawn}spec asks for "
-        f"another revision; to try {rollout.revision} once more, give annotation "
-        f"{names.ANNOTATION_RETRY_ROLLOUT} a new value."
+        f"revision {revision} was rolled back to {stable} ({rollout.reason}): {rollout.message} "
+        f"{now} until {withdrawn}spec asks for another revision; to try {revision} once more, give "
+        f"annotation {names.ANNOTATION_RETRY_ROLLOUT} a new value."
     )
 
 

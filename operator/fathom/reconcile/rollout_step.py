@@ -88,7 +88,8 @@ def desired_state(
         document=objects.depth,
         document_written_at_s=document_written_at_s,
         window=window,
-        stable_spec_known=before is not None and checkpoint.spec_of(before.stable) is not None,
+        stable_spec_known=before is not None
+        and earlier_spec(objects.resource, checkpoint.spec_of(before.stable)) is not None,
         live=follows(following, revision, wanted),
         specs_known=frozenset(found for found, _ in checkpoint.specs()),
         refused_pods=objects.refused_pods,

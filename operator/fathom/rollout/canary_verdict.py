@@ -108,12 +108,25 @@ def _at_the_end(evidence: CanaryEvidence, *, over: bool) -> Verdict:
 
 def _unseen(evidence: CanaryEvidence, *, over: bool) -> Verdict:
     if not over:
-        return _watch("metrics of the canary or of the others cannot be read: holding.")
+        lacks = (
+            "metrics of the canary or of the others cannot be read"
+            if evidence.looks
+            else "there is nothing to compare it with yet: a replica that is not ready, or is held "
+            "at a depth, is no measure"
+        )
+        return _watch(f"{lacks}: holding.")
+    skip = "set rollout.canaryMinutes to 0 to roll out without a comparison."
+    if not evidence.looks:
+        return _roll_back(
+            Reason.METRICS_LOST,
+            "there was nothing to compare it with, so that nothing is known of the canary: a "
+            "replica that is not ready, or is held at a depth, is no measure. Let one of the "
+            f"others serve at the depth of all, or {skip}",
+        )
     return _roll_back(
         Reason.METRICS_LOST,
         f"metrics could not be read in {evidence.blind:.0f} of {evidence.looks:.0f} windows, so "
-        "that nothing is known of the canary. Fix what spec.metrics names, or set "
-        "rollout.canaryMinutes to 0 to roll out without a comparison.",
+        f"that nothing is known of the canary. Fix what spec.metrics names, or {skip}",
     )
 
 

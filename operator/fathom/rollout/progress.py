@@ -10,7 +10,7 @@ from fathom.cluster.snapshot import Objects
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.fleets import RevisionFleet, fleets_of
 from fathom.rollout.replicas import Fleet, ReplicaBounds, is_stuck
-from fathom.rollout.rollout import Rollout
+from fathom.rollout.rollout import Rollout, Stage
 from fathom.text import counted
 
 _MOVING: Final = frozenset(
@@ -134,14 +134,56 @@ def progress_of(
     return Progress(Reason.UP_TO_DATE, f"every replica is of revision {revision}.")
 
 
-def compared_progress(rollout: Rollout, objects: Objects, replicas: int) -> Progress:
-    """Where the one replica is that is compared with the others.
+def progress_under(
+    rollout: Rollout | None,
+    objects: Objects,
+    *,
+    planned: Progress,
+    revision: str,
+    replicas: int,
+) -> Progress:
+    """What the rollout is at, or where none is on trial, what the plan's replicas are at.
 
     Args:
-        rollout: as it is.
+        rollout: as it is; None: there is none.
         objects: what the cluster holds.
+        planned: what the plan's replicas are at.
+        revision: that the plan carries out.
         replicas: that the spec asks for.
     """
+    if rollout is None:
+        return planned
+    if rollout.stage is Stage.ROLLED_BACK and not rollout.arm:
+        return _vetoed(rollout, objects, planned=planned, revision=revision, replicas=replicas)
+    if planned.reason is Reason.ROLLOUT_PAUSED:
+        return planned
+    if rollout.arm:
+        return _compared(rollout, objects, replicas) if rollout.on_trial else planned
+    if rollout.on_trial:
+        message = f"From revision {rollout.stable} to {rollout.revision}: {rollout.message}"
+        return Progress(rollout.reason, message)
+    return planned
+
+
+def _vetoed(
+    rollout: Rollout, objects: Objects, *, planned: Progress, revision: str, replicas: int
+) -> Progress:
+    if revision == rollout.revision and objects.has_workload(rollout.stable):
+        # Nothing is carried out of the stable one, whose spec is not known any more.
+        ready = sum(pod.ready for pod in objects.leaders if pod.revision == rollout.stable)
+        return Progress(
+            Reason.ROLLED_BACK,
+            f"revision {revision} gets no pod, since it was rolled back; {ready} of {replicas} "
+            f"replicas of revision {rollout.stable} are ready.",
+        )
+    at_rest = not planned.moving and planned.reason is not Reason.ROLLOUT_PAUSED
+    if revision == rollout.stable and at_rest:
+        return Progress(Reason.ROLLED_BACK, f"every replica is of revision {rollout.stable} again.")
+    return planned
+
+
+def _compared(rollout: Rollout, objects: Objects, replicas: int) -> Progress:
+    """Where the one replica is that is compared with the others."""
     if rollout.draft and _is_missed(rollout, objects, replicas):
         return Progress(
             Reason.CANARY_STARTING,

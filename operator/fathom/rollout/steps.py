@@ -223,11 +223,9 @@ def _advanced(rollout: Rollout, given: RolloutInput) -> RolloutStep:
             return _settled(rollout, given)
         case Stage.CANARY if rollout.arm:
             return watched_canary(rollout, given)
-        case Stage.CANARY | Stage.ROLLED_BACK if _nothing_left(rollout, given):
-            gone = f"nothing is left of revision {rollout.stable} to go back to"
-            vetoed = rollout.stage is Stage.ROLLED_BACK
-            before = f", though it was rolled back before ({rollout.reason})" if vetoed else ""
-            return promotion(rollout, Reason.NOTHING_TO_PROTECT, f"{gone}{before}.", given)
+        case Stage.CANARY if _nothing_left(rollout, given):
+            message = f"nothing is left of revision {rollout.stable} to go back to."
+            return promotion(rollout, Reason.NOTHING_TO_PROTECT, message, given)
         case Stage.CANARY:
             return watched_canary(rollout, given)
         case Stage.PROMOTED:
@@ -237,12 +235,14 @@ def _advanced(rollout: Rollout, given: RolloutInput) -> RolloutStep:
 
 
 def _nothing_left(rollout: Rollout, given: RolloutInput) -> bool:
-    """Whether nothing says any more how pods of the stable revision are made.
+    """Whether the stable revision has no pods, and nothing says any more how they are made.
 
     A workload does, also one that is scaled to 0.
     """
-    workloads = {each.revision for each in given.workloads}
-    return not given.stable_spec_known and rollout.stable not in workloads
+    known = given.stable_spec_known or any(
+        each.revision == rollout.stable for each in (*given.workloads, *given.pods)
+    )
+    return not known
 
 
 def _settled(rollout: Rollout, given: RolloutInput) -> RolloutStep:

@@ -1,5 +1,7 @@
 """Windows of the same minute for both sides."""
 
+import pytest
+
 from fathom.measurement.counters import EngineCounts, PodCounters
 from fathom.rollout.canary_evidence import CanaryWindows, window_length_s
 from fathom.rollout.input import CanaryWindow
@@ -58,11 +60,14 @@ def test_a_slow_scrape_lengthens_the_window_and_a_lost_pod_ends_it_empty() -> No
     assert len(window.stable) == 1
 
 
-def test_without_a_canary_nothing_is_counted_towards_one() -> None:
+@pytest.mark.parametrize(("canary", "stable"), [(set(), {"a"}), ({"c"}, set())])
+def test_with_one_side_alone_no_window_is_lost(canary: set[str], stable: set[str]) -> None:
+    """As while a person holds a side at a depth: nothing is wrong with its metrics."""
     windows = Cutting()
-    windows.next(set(), {"a"}, counters(100, "a"), 100)
-    windows.next(set(), {"a"}, counters(200, "a"), 200)
-    assert windows.next({"c"}, {"a"}, counters(230, "a", "c"), 230) is None
+    for now_s in (100, 200, 300, 400):
+        assert windows.next(canary, stable, counters(now_s, "a", "c"), now_s) is None
+    assert windows.next({"c"}, {"a"}, counters(430, "a", "c"), 430) is None
+    assert windows.next({"c"}, {"a"}, counters(490, "a", "c"), 490) is not None
 
 
 def test_short_bakes_have_short_windows() -> None:

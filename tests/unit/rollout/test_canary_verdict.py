@@ -265,10 +265,17 @@ def test_preemptions_are_held_against_it() -> None:
 def test_what_could_not_be_seen_is_held_and_then_goes_back() -> None:
     dark = evidence(blind=15)
     assert at_the_end(dark).answer is Answer.WATCH
-    assert at_the_end(dark, 3.0).reason is Reason.METRICS_LOST
+    lost = at_the_end(dark, 3.0)
+    assert lost.reason is Reason.METRICS_LOST
+    assert "metrics could not be read in 15 of" in lost.message
+    # As where a person held the only other replica at a depth all the time.
     never_looked = CanaryEvidence()
     assert at_the_end(never_looked).answer is Answer.WATCH
-    assert at_the_end(never_looked, 3.0).reason is Reason.METRICS_LOST
+    assert "is no measure: holding." in at_the_end(never_looked).message
+    unseen = at_the_end(never_looked, 3.0)
+    assert unseen.reason is Reason.METRICS_LOST
+    assert "there was nothing to compare it with" in unseen.message
+    assert "spec.metrics" not in unseen.message
     some = evidence(blind=5)
     assert at_the_end(some).answer is Answer.PROMOTE
 
