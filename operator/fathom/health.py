@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from fathom import __version__
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason, advice_of
 from fathom.api.spec import LONGEST_WINDOW_S
@@ -18,6 +19,11 @@ NOT_MEASURED: Final = "not measured"
 UNWATCHED_S: Final = 1500.0
 """Age of a status that nobody keeps: an operator writes to it every ten minutes."""
 UNWATCHED_ADVICE: Final = "Check that an operator runs, and that it watches this namespace."
+UNREPORTED: Final = f"No operator has reported on it yet. {UNWATCHED_ADVICE}"
+UNREADABLE: Final = (
+    f"This fathom ({__version__}) cannot read its status: another release wrote it. Use the fathom "
+    "of the operator's release, which `fathom version` shows."
+)
 
 LATE_S: Final = 90.0
 """What a window may be late by: a status is written once a minute."""
@@ -47,8 +53,18 @@ def unwatched_since(status: ReportedStatus, now_s: float) -> str:
 def unwatched_in_words(since: str) -> str:
     """That nobody watches, and what to do."""
     return (
-        f"No operator has watched it since {since}, and all that is shown is from then. "
-        f"{UNWATCHED_ADVICE}"
+        f"No operator has watched it since {since}, by the clock here, and all that is shown is "
+        f"from then. {UNWATCHED_ADVICE}"
+    )
+
+
+def unseen_in_words(status: ReportedStatus, newest: int) -> str:
+    """That an edit is not in a status; empty: it is of the newest generation."""
+    observed = status.observed_generation
+    if observed >= newest:
+        return ""
+    return (
+        f"The operator has reported on generation {observed} and not yet on {newest}, the newest."
     )
 
 
@@ -197,16 +213,9 @@ def wellness_in(status: ReportedStatus | None, *, name: str, newest: int, now_s:
     if status is not None and (since := unwatched_since(status, now_s)):
         return Wellness(Headline.UNKNOWN, unwatched_in_words(since))
     if status is None or not status.conditions:
-        return Wellness(
-            Headline.UNKNOWN,
-            f"No operator has reported on it yet. {UNWATCHED_ADVICE}",
-        )
-    if status.observed_generation < newest:
-        return Wellness(
-            Headline.UNKNOWN,
-            f"The operator has reported on generation {status.observed_generation} and not yet on "
-            f"{newest}, the newest. If that lasts for a minute: does it run?",
-        )
+        return Wellness(Headline.UNKNOWN, UNREPORTED)
+    if unseen := unseen_in_words(status, newest):
+        return Wellness(Headline.UNKNOWN, f"{unseen} If that lasts for a minute: does it run?")
     found = (judge(status, name) for judge in _JUDGES)
     return next((each for each in found if each is not None), Wellness(Headline.WELL))
 

@@ -364,10 +364,10 @@ async def test_top_lists_one_namespace_or_all(namespace: TestNamespace, resource
     _, here, _ = await fathom(namespace, "top", "-n", namespace.name)
     _, everywhere, _ = await fathom(namespace, "top", "-A")
 
-    assert here.splitlines()[1].split()[:2] == [resource.name, "2/2"]
+    assert here.splitlines()[1].split()[:3] == [resource.name, "–", "2/2"]
     assert " 5 at 1-8, 3 beyond " in here.splitlines()[1]
-    rows = [line.split()[:3] for line in everywhere.splitlines()]
-    assert [namespace.name, resource.name, "2/2"] in rows
+    rows = [line.split()[:4] for line in everywhere.splitlines()]
+    assert [namespace.name, resource.name, "–", "2/2"] in rows
 
 
 async def test_ctrl_c_ends_watching_without_a_word(

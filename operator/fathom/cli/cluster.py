@@ -63,6 +63,8 @@ class Reported(Generic[_Status_co]):
     """None: no operator has reported on it, or it is not a readable one."""
     unreadable: bool = False
     """Whether it has one that this release cannot read."""
+    resource: Manifest = field(default_factory=dict)
+    """As it was read."""
 
     @property
     def key(self) -> ObjectKey:
@@ -73,6 +75,13 @@ class Reported(Generic[_Status_co]):
         """Its name as commands take it, and no other of the namespace has it."""
         name = self.metadata.name
         return name if self.kind == SPECULATIVE_DEPLOYMENT else f"{TUNER_PREFIX}{name}"
+
+    @property
+    def hides_training(self) -> bool:
+        """Whether it tells of a training that this release cannot read."""
+        told, status = self.resource.get("status"), self.status
+        known = status.training if isinstance(status, SpeculativeDeploymentStatus) else None
+        return isinstance(told, dict) and bool(told.get("training")) and known is None
 
     def condition(self, kind: ConditionType | AlarmKind) -> Condition | None:
         """What it says of one subject; None: nothing."""
@@ -238,6 +247,7 @@ def _reported(resource: Manifest, kind: Kind, model: type[Status]) -> Reported[S
         metadata=Meta.model_validate(resource["metadata"]),
         status=status,
         unreadable=status is None and bool(resource.get("status")),
+        resource=resource,
     )
 
 

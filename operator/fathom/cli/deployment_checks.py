@@ -50,9 +50,7 @@ def deployment_checks(given: _Given) -> Iterator[StatusCheck]:
         of="ready replicas",
         none="no replica is ready",
     )
-    yield from tuning_check(
-        given, f"`kubectl fathom advise {given.name}` says which depth to write."
-    )
+    yield from tuning_check(given, f"{given.command('advise')} says which depth to write.")
     yield from alarm_checks(given)
     yield traffic_check(given)
     yield from gain_checks(given)
@@ -146,7 +144,7 @@ def _rollout(given: _Given) -> Iterator[StatusCheck]:
         return
     if rollout.stage == OFFERED:
         text = f"a rollout is offered: {rollout.why or rollout.message}"
-        hint = f"`kubectl fathom rollout {given.name}` begins it."
+        hint = f"{given.command('rollout')} begins it."
         yield StatusCheck(subject="upgrade", state=CheckState.UNKNOWN, text=text, hint=hint)
         return
     entered = f"{rollout.stage} {ago(rollout.since, given.now_s)}"
@@ -178,11 +176,13 @@ def _training(given: _Given) -> Iterator[StatusCheck]:
     state = CheckState.OK
     if found.phase in AWAITS_PERSON:
         state = CheckState.WARNING
-        advice = advice or f"`kubectl fathom train {given.name}` says what it waits for."
+        advice = advice or f"{given.command('train')} says what it waits for."
     elif found.phase is TrainingPhase.APPROVED:
         state = CheckState.UNKNOWN
-    text = joined(found.phase, f"run {found.run}", lasting(found.since, given.now_s))
-    yield StatusCheck(subject=TRAINING, state=state, text=f"{text}: {cause}", hint=advice)
+    run = f"run {found.run}" if found.run else ""
+    text = joined(found.phase, run, lasting(found.since, given.now_s) if found.since else "")
+    text = f"{text}: {cause}" if cause else text
+    yield StatusCheck(subject=TRAINING, state=state, text=text, hint=advice)
 
 
 def _quality(given: _Given) -> Iterator[StatusCheck]:

@@ -29,6 +29,7 @@ from fathom.cli.options import (
     refuse_problems,
     valid,
 )
+from fathom.health import UNREADABLE
 from fathom.page.subject import AnySubject, Subject, TunerSubject, explanation_of
 from fathom.times import ago
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write
@@ -274,6 +275,8 @@ def _at_present(live: AnySubject, now_s: float) -> Iterator[str]:
 
 def _of_engine(live: Subject) -> Iterator[str]:
     goals, engine = live.tuned.goals, live.status.engine
+    if live.unreadable:
+        yield UNREADABLE
     if goals is not None and goals.mode is TuningMode.STATIC:
         yield f"Mode Static: depth stays at {live.tuned.tokens}; nothing is tuned."
     elif not live.tuned.live:

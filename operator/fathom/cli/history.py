@@ -36,7 +36,7 @@ from fathom.cluster.events import EventReason
 from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.cluster.manifest import Manifest
 from fathom.cluster.observed import ObservedConfigMap, ObservedEvent
-from fathom.health import signed
+from fathom.health import UNREADABLE, signed
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.rollout.refresh import RefreshLog
 from fathom.times import ago, rfc3339, unix_seconds
@@ -203,7 +203,7 @@ def history_command(
         typer.echo(written(found, output))
     elif past.happened:
         console.print(history_table(past.happened, SystemClock().now_s()))
-    else:
+    elif not past.missing:
         console.print(f"Nothing is known of {key} yet.")
     for sentence in past.missing:
         typer.echo(sentence, err=True)
@@ -228,6 +228,9 @@ async def read_past(kube: KubePort, key: ObjectKey) -> KnownPast | None:
     if reported is None:
         return None
     missing: list[str] = []
+    if reported.unreadable or reported.hides_training:
+        part = "Its status" if reported.unreadable else "Its training"
+        missing.append(f"{part} is left out. {UNREADABLE}")
     kept, events = await asyncio.gather(_kept(kube, key, missing), _events(kube, key, missing))
     status = reported.status or ReportedStatus()
     return KnownPast(history_of(status, kept, events), tuple(missing))
@@ -239,7 +242,7 @@ def history_table(happened: Sequence[Happened], now_s: float) -> Table:
     table.add_column("AGE", no_wrap=True, justify="right")
     table.add_column("SOURCE", no_wrap=True)
     table.add_column("WHAT", no_wrap=True)
-    table.add_column("WHY")
+    table.add_column("WHY", overflow="fold")
     for each in happened:
         age = ago(each.at, now_s).removesuffix(" ago")
         table.add_row(Text(age), each.source, Text(each.what), Text(each.why))

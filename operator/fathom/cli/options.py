@@ -105,6 +105,11 @@ def kube_sentence(error: KubeError) -> str:
             f"The cluster does not know SpeculativeDeployments ({error.message.strip()}): install "
             "Fathom's chart, or choose another cluster with KUBECONFIG or --context."
         )
+    if error.outdated:
+        return (
+            f"The API server refuses it, since something else was written meanwhile: "
+            f"{error.message.strip().rstrip('.')}. Run it again."
+        )
     return f"The API server cannot be asked: {error.message}"
 
 

@@ -9,7 +9,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fathom import __version__
 from fathom.adapters.ports import KubePort, SystemClock
 from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
 from fathom.api.tuner import SpeculationTunerStatus
@@ -44,7 +43,7 @@ from fathom.cli.options import (
 from fathom.cli.resources import REFUSED
 from fathom.cli.status_checks import CheckState, Given, StatusCheck, operator_check, tuner_checks
 from fathom.cluster.kinds import RESOURCE_KINDS, ObjectKey
-from fathom.health import Headline, Wellness, unwatched_since, wellness_in
+from fathom.health import UNREADABLE, Headline, Wellness, unwatched_since, wellness_in
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -93,11 +92,7 @@ def wellness_of(reported: AnyReported, now_s: float) -> Wellness:
         now_s: Unix seconds.
     """
     if reported.unreadable:
-        return Wellness(
-            Headline.UNKNOWN,
-            f"This fathom ({__version__}) cannot read its status: another release wrote it. Use "
-            "the fathom of the operator's release, which `fathom version` shows.",
-        )
+        return Wellness(Headline.UNKNOWN, UNREADABLE)
     meta = reported.metadata
     return wellness_in(reported.status, name=meta.name, newest=meta.generation, now_s=now_s)
 
@@ -124,7 +119,12 @@ def status_report(reported: AnyReported, now_s: float) -> StatusReport:
 def _checks(reported: AnyReported, cause: str, now_s: float) -> Iterator[StatusCheck]:
     status, meta = reported.status or ReportedStatus(), reported.metadata
     given = Given(
-        name=meta.name, generation=meta.generation, status=status, cause=cause, now_s=now_s
+        name=meta.name,
+        namespace=meta.namespace,
+        generation=meta.generation,
+        status=status,
+        cause=cause,
+        now_s=now_s,
     )
     yield operator_check(given, unreadable=reported.unreadable)
     past = bool(unwatched_since(status, now_s))
@@ -132,6 +132,9 @@ def _checks(reported: AnyReported, cause: str, now_s: float) -> Iterator[StatusC
         # What was fine then may not be so now.
         forgotten = past and each.state is CheckState.OK
         yield each.model_copy(update={"state": CheckState.UNKNOWN}) if forgotten else each
+    if reported.hides_training and not reported.unreadable:
+        text = f"not known. {UNREADABLE}"
+        yield StatusCheck(subject=TRAINING, state=CheckState.UNKNOWN, text=text)
 
 
 def _of_status(given: Given[ReportedStatus]) -> Iterator[StatusCheck]:

@@ -61,6 +61,7 @@ class Given(Generic[_Status_co]):
     """What every check sees."""
 
     name: str
+    namespace: str
     generation: int
     status: _Status_co
     cause: str
@@ -71,6 +72,7 @@ class Given(Generic[_Status_co]):
         """The same of a status of which the kind is known."""
         return Given(
             name=self.name,
+            namespace=self.namespace,
             generation=self.generation,
             status=status,
             cause=self.cause,
@@ -81,6 +83,10 @@ class Given(Generic[_Status_co]):
         """A condition that is True; None: it is not."""
         found = self.status.condition(kind)
         return found if found is not None and holds(found) else None
+
+    def command(self, verb: str) -> str:
+        """What a person runs for this resource."""
+        return f"`kubectl fathom {verb} {self.name} -n {self.namespace}`"
 
     @property
     def measures(self) -> bool:

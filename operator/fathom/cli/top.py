@@ -1,10 +1,12 @@
 """`fathom top`. What is unknown is a dash: it is not zero."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -47,9 +49,26 @@ from fathom.health import UNKNOWN, is_measured_now, standing, unwatched_since
 from fathom.times import ago
 from fathom.training.record import AWAITS_PERSON
 
-_NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN", "MEASURED")
-"""The last says when something was measured: without traffic that is long ago, and those before it
-are not known now."""
+_COLUMNS: Final[Mapping[str, JustifyMethod]] = MappingProxyType(
+    {
+        **dict.fromkeys(("NAMESPACE", "NAME", "ALARMS"), "left"),
+        "READY": "right",
+        "LEVEL": "left",
+        **dict.fromkeys(("DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN", "MEASURED"), "right"),
+        **dict.fromkeys(("TUNING", "LAST DECISION"), "left"),
+    }
+)
+"""In order. MEASURED says when something was measured: without traffic that is long ago, and those
+before it are not known now."""
+_LEFT_OUT_FIRST: Final = (
+    *("LAST DECISION", "TUNING", "MEASURED", "TPOT", "ACCEPT", "GAIN", "TOK/S", "DEPTH"),
+)
+"""Columns that a narrow window is without, in this order: what a person has to act on stays."""
+_LEAST_OF_DECISION: Final = 24
+"""Characters of a line of LAST DECISION, which wraps."""
+_GAP: Final = 2
+"""Blanks between two columns."""
+_Row = Mapping[str, Text]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -95,54 +114,87 @@ class TopList(Document):
     items: tuple[TopRow, ...]
 
 
-def top_table(listed: Sequence[AnyReported], now_s: float, *, with_namespace: bool) -> Table:
-    """One row per resource, as it is at a moment (Unix seconds)."""
-    table = Table(box=None, pad_edge=False)
-    if with_namespace:
-        table.add_column("NAMESPACE", no_wrap=True)
-    table.add_column("NAME", no_wrap=True)
+def top_table(
+    listed: Sequence[AnyReported],
+    now_s: float,
+    *,
+    with_namespace: bool,
+    width: int | None = None,
+) -> Table:
+    """One row per resource.
+
+    Args:
+        listed: the resources.
+        now_s: the moment, in Unix seconds.
+        with_namespace: whether they may be of several.
+        width: characters that there are; None: as many as it takes.
+    """
     with_level = any(each.kind == SPECULATION_TUNER for each in listed)
-    for column in _NUMBERS:
-        table.add_column(column, justify="right", no_wrap=True)
-        if column == "READY" and with_level:
-            table.add_column("LEVEL", no_wrap=True)
-    table.add_column("TUNING", no_wrap=True)
-    table.add_column("LAST DECISION", ratio=1)
-    table.add_column("ALARMS")
-    for each in listed:
-        namespace = (each.key.namespace,) if with_namespace else ()
-        status = each.status or ReportedStatus()
-        ready, *others = _cells(status, now_s)
-        level = (_level(status) or UNKNOWN,) if with_level else ()
-        table.add_row(*namespace, each.typed, ready, *level, *others)
+    without = {"NAMESPACE": not with_namespace, "LEVEL": not with_level}
+    columns = [each for each in _COLUMNS if not without.get(each)]
+    rows = [_cells(each, now_s, between=", ") for each in listed]
+    wide = width is None or _width_of(columns, rows) <= width
+    if width is not None and not wide:
+        # Below each other, alarms are as wide as the longest one.
+        rows = [_cells(each, now_s, between=",\n") for each in listed]
+        for column in _LEFT_OUT_FIRST:
+            if _width_of(columns, rows) <= width:
+                break
+            columns.remove(column)
+        wide = _width_of(columns, rows) <= width
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        wraps = column == "LAST DECISION" or (column == "NAME" and not wide)
+        table.add_column(column, justify=_COLUMNS[column], no_wrap=not wraps, overflow="fold")
+    for row in rows:
+        table.add_row(*(row[each] for each in columns))
     return table
+
+
+def _width_of(columns: Sequence[str], rows: Sequence[_Row]) -> int:
+    """Characters that they need at least."""
+    widths = {
+        each: max([cell_len(each), *(_longest_line(row[each]) for row in rows)]) for each in columns
+    }
+    if "LAST DECISION" in widths:
+        widths["LAST DECISION"] = min(widths["LAST DECISION"], _LEAST_OF_DECISION)
+    return sum(widths.values()) + _GAP * (len(columns) - 1)
+
+
+def _longest_line(cell: Text) -> int:
+    return max(map(cell_len, cell.plain.split("\n")))
 
 
 def _level(status: ReportedStatus) -> Level | None:
     return status.level if isinstance(status, SpeculationTunerStatus) else None
 
 
-def _cells(status: ReportedStatus, now_s: float) -> tuple[Text, ...]:
+def _cells(reported: AnyReported, now_s: float, *, between: str) -> _Row:
+    status = reported.status or ReportedStatus()
     alarms = standing(status, now_s)
     measured, decision = status.measured, status.tuning.last_decision
     # What was measured last stays in the status; only MEASURED, at its side, says when.
     of_now = measured if is_measured_now(status, now_s) else MeasuredStatus()
     tpot, rate = of_now.tpot_milliseconds, of_now.tokens_per_second
-    cells = (
-        status.of_all,
-        status.depth.summary,
-        of_now.acceptance_length,
-        "" if rate is None else str(rate),
-        f"{tpot} ms" if tpot else "",
-        f"{of_now.gain_percent}%" if of_now.gain_percent else "",
-        ago(measured.at, now_s),
-        status.tuning.summary,
-        _decision(decision) if decision else "",
-    )
-    return (
-        *(Text(each or UNKNOWN) for each in cells),
-        Text(", ".join((*alarms, *_waiting(status))) or UNKNOWN, style="red" if alarms else ""),
-    )
+    cells = {
+        "NAMESPACE": reported.key.namespace,
+        "NAME": reported.typed,
+        "READY": status.of_all,
+        "LEVEL": _level(status),
+        "DEPTH": status.depth.summary,
+        "ACCEPT": of_now.acceptance_length,
+        "TOK/S": "" if rate is None else str(rate),
+        "TPOT": f"{tpot} ms" if tpot else "",
+        "GAIN": f"{of_now.gain_percent}%" if of_now.gain_percent else "",
+        "MEASURED": ago(measured.at, now_s),
+        "TUNING": status.tuning.summary,
+        "LAST DECISION": _decision(decision) if decision else "",
+    }
+    attention = between.join((*alarms, *_waiting(status))) or UNKNOWN
+    return {
+        **{column: Text(cell or UNKNOWN) for column, cell in cells.items()},
+        "ALARMS": Text(attention, style="red" if alarms else ""),
+    }
 
 
 def _training(status: ReportedStatus) -> TrainingPhase | None:
@@ -214,7 +266,7 @@ def top_command(
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Show all resources: depth, speed, gain, what was decided last, and alarms.
+    """Show all resources: alarms, depth, speed, gain, and what was decided last.
 
     SpeculationTuners are among them, as tuner/NAME, with the level of their engines. A kind that
     you may not list is left out, and named on stderr.
@@ -232,7 +284,9 @@ def top_command(
     def draw(listed: Listed) -> RenderableType:
         if not listed.found:
             return Text(no_resource(where))
-        return top_table(listed.found, SystemClock().now_s(), with_namespace=not where)
+        console, now_s = Console(), SystemClock().now_s()
+        width = console.width if console.is_terminal else None
+        return top_table(listed.found, now_s, with_namespace=not where, width=width)
 
     if watch:
         watch_cluster(

@@ -19,7 +19,6 @@ from fathom.health import (
     engine_in_words,
     is_measured_now,
     signed,
-    wellness_in,
 )
 from fathom.measurement.bench_result import DepthBench
 from fathom.page.charts import Charts, EmptyPanels, charts_of, own_depth, panels_of
@@ -166,7 +165,7 @@ def resource_view(subject: AnySubject, now_s: float) -> ResourceView:
     """What a page shows of a resource at a moment (Unix seconds)."""
     status, history, tuned = subject.status, subject.history, subject.tuned
     explanation, rows = explained(subject, now_s)
-    wellness = wellness_in(status, name=subject.key.name, newest=0, now_s=now_s)
+    wellness = subject.wellness(now_s)
     notices = (*notices_in(status, subject.key.name, now_s), *warnings_in(status))
     judgements, lives = tuple(under_way(status)), lives_in(status)
     causes = (*(each.cause for each in notices), *(each.cause for each in lives))

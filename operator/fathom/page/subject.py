@@ -15,9 +15,17 @@ from fathom.api.spec import TuningGoals
 from fathom.api.status import ReportedStatus, SpeculativeDeploymentStatus
 from fathom.api.tuner import Level, SpeculationTunerStatus
 from fathom.cluster.kinds import SPECULATION_TUNER, ObjectKey
-from fathom.cluster.manifest import Manifest
+from fathom.cluster.manifest import Manifest, Meta
 from fathom.engine.depth import DepthDocument
-from fathom.health import UNKNOWN, cause_of, is_measured_now
+from fathom.health import (
+    UNKNOWN,
+    UNREADABLE,
+    Headline,
+    Wellness,
+    cause_of,
+    is_measured_now,
+    wellness_in,
+)
 from fathom.measurement.bench_result import DepthBench
 from fathom.page.history import History
 from fathom.resource import (
@@ -110,6 +118,16 @@ class _Subject(ABC, Generic[_Resource_co, _Status_co]):
     """None: whoever asks has none."""
     bench: DepthBench | None = None
     """What `fathom bench` found last; None: nothing, or whoever asks does not look."""
+    newest: int = 0
+    """Generation of the resource; 0: it is not known."""
+    unreadable: bool = False
+    """Whether it has a status of another release, which this one cannot read."""
+
+    def wellness(self, now_s: float) -> Wellness:
+        """Judge what its status says (Unix seconds)."""
+        if self.unreadable:
+            return Wellness(Headline.UNKNOWN, UNREADABLE)
+        return wellness_in(self.status, name=self.key.name, newest=self.newest, now_s=now_s)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -182,7 +200,8 @@ class TunerSubject(_Subject[SpeculationTuner, SpeculationTunerStatus]):
             return _REFUSED
         spec, level = tuner.spec, status.level
         attached = status.condition(ConditionType.ATTACHED)
-        why = cause_of(attached) if attached else "no operator has reported on it yet."
+        none = UNREADABLE if self.unreadable else "no operator has reported on it yet."
+        why = cause_of(attached) if attached else none
         live = level is Level.LIVE
         asked = Tuned(
             goals=spec.tuning,
@@ -226,30 +245,24 @@ _ACCEPTANCE_ALONE: Final = (
 )
 
 
-_NO_STATUS: Final = SpeculativeDeploymentStatus()
-_NO_TUNER_STATUS: Final = SpeculationTunerStatus()
-
-
 AnySubject = _Subject[SpeculativeDeployment | SpeculationTuner, ReportedStatus]
 """One of either kind."""
 
 
 def _positions(survival: Sequence[float]) -> tuple[PositionExplanation, ...]:
     """Draft positions of which one window alone is known: the share of drafts that got so far."""
-    found = []
-    for i, (before, each) in enumerate(pairwise((1.0, *survival)), start=1):
-        if before > 0:
-            found.append(
-                PositionExplanation(
-                    position=i,
-                    acceptance=each / before,
-                    error=None,
-                    survival=each,
-                    acceptance_length=1 + sum(survival[:i]),
-                    measured=True,
-                )
-            )
-    return tuple(found)
+    return tuple(
+        PositionExplanation(
+            position=i,
+            acceptance=each / before,
+            error=None,
+            survival=each,
+            acceptance_length=1 + sum(survival[:i]),
+            measured=True,
+        )
+        for i, (before, each) in enumerate(pairwise((1.0, *survival)), start=1)
+        if before > 0
+    )
 
 
 def subject_in(
@@ -271,23 +284,28 @@ def subject_in(
         state: what was learned.
         history: None: whoever asks has none.
     """
+    found: AnySubject
     if key.kind == SPECULATION_TUNER:
-        return TunerSubject(
+        found = TunerSubject(
             key=key,
             resource=parse_tuner(known_part_of_tuner(manifest).known),
-            status=told if isinstance(told, SpeculationTunerStatus) else _NO_TUNER_STATUS,
+            status=told if isinstance(told, SpeculationTunerStatus) else SpeculationTunerStatus(),
             document=document,
             state=state,
-            history=history,
         )
-    return Subject(
-        key=key,
-        resource=parse(known_part(manifest).known),
-        status=told if isinstance(told, SpeculativeDeploymentStatus) else _NO_STATUS,
-        document=document,
-        state=state,
-        history=history,
-    )
+    else:
+        found = Subject(
+            key=key,
+            resource=parse(known_part(manifest).known),
+            status=told
+            if isinstance(told, SpeculativeDeploymentStatus)
+            else SpeculativeDeploymentStatus(),
+            document=document,
+            state=state,
+        )
+    newest = Meta.model_validate(manifest["metadata"]).generation
+    unreadable = told is None and bool(manifest.get("status"))
+    return replace(found, history=history, newest=newest, unreadable=unreadable)
 
 
 def explanation_of(subject: AnySubject, now_s: float) -> Explanation | None:

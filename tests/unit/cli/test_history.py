@@ -1,9 +1,13 @@
 """`fathom history`: what several sources tell of the past, in order, and each thing once."""
 
+from io import StringIO
 from typing import Any
 
+import pytest
+from rich.console import Console
+
 from fathom.adapters.ports import KubeError
-from fathom.cli.history import read_past
+from fathom.cli.history import Happened, Source, history_table, read_past
 from fathom.cluster.kinds import CONFIG_MAP, EVENT, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.rollout.refresh import PastRefresh, RefreshLog
 from fathom.training.record import Start, TrainingRecord
@@ -87,6 +91,7 @@ async def test_all_that_is_known_newest_first_and_once() -> None:
     ]
 
 
+WHOSE = "the fathom of the operator's release, which `fathom version` shows."
 DENIED = "The API server does not let you do this: no."
 
 
@@ -160,3 +165,35 @@ async def test_one_that_trains_is_told_by_its_beginning() -> None:
 
 async def test_of_one_that_is_not_there_nothing_is_known() -> None:
     assert await read_past(FakeKube(), KEY) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "left_out", "known"),
+    [
+        ({"conditions": "many"}, "Its status is left out. This fathom (", 0),
+        (STATUS | {"training": {"phase": "Rehearsed"}}, "Its training is left out. ", 3),
+    ],
+)
+async def test_a_status_of_another_release_is_left_out_and_that_is_said(
+    status: dict[str, Any], left_out: str, known: int
+) -> None:
+    kube = FakeKube()
+    kube.put(SPECULATIVE_DEPLOYMENT, manifest() | {"status": status})
+    past = await read_past(kube, KEY)
+
+    assert past is not None
+    assert len(past.happened) == known
+    (missing,) = past.missing
+    assert missing.startswith(left_out)
+    assert missing.endswith("another release wrote it. Use " + WHOSE)
+
+
+def test_what_has_no_blank_is_folded_and_not_cut() -> None:
+    token = "/".join(f"{each:03}" for each in range(40))
+    why = f"It reads {token}."
+    happened = Happened(at="2026-01-01T00:00:00Z", source=Source.EVENT, what="Read", why=why)
+    console = Console(file=StringIO(), width=80, color_system=None)
+    console.print(history_table([happened], 1_767_225_600.0))
+    assert isinstance(console.file, StringIO)
+
+    assert token in "".join(console.file.getvalue().split())

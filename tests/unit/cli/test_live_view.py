@@ -13,7 +13,7 @@ from unit.cli.test_explain import NOW_S, shown
 NOT_LIVE = {"engine.image": "ghcr.io/llm-d/llm-d-cuda:v0.32.0"}
 
 
-def told(engine: EngineStatus) -> str:
+def told(engine: EngineStatus, *, unreadable: bool = False) -> str:
     sd = resource(NOT_LIVE)
     live = Subject(
         key=ObjectKey("llm", "kimi"),
@@ -21,6 +21,7 @@ def told(engine: EngineStatus) -> str:
         status=SpeculativeDeploymentStatus(engine=engine),
         document=None,
         state=TuningState(),
+        unreadable=unreadable,
     )
     return "\n".join(shown(part, width=300) for part in live_view(live, NOW_S))
 
@@ -45,3 +46,11 @@ def test_the_operator_knows_whether_depth_is_live_and_else_the_spec_tells(
 
 def test_a_live_fleet_of_which_no_reason_speaks_gets_no_line() -> None:
     assert "Depth can" not in told(EngineStatus(actuation="Live"))
+
+
+@pytest.mark.parametrize("unreadable", [True, False])
+def test_a_status_of_another_release_is_said_to_be_one(*, unreadable: bool) -> None:
+    said = "cannot read its status: another release wrote it." in told(
+        EngineStatus(), unreadable=unreadable
+    )
+    assert said is unreadable

@@ -1,6 +1,7 @@
 """`fathom status`: the verdict, what comes next, and the screen."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -61,7 +62,7 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
         (
             reported(PAUSED, generation=3, lastReconcileTime="2026-01-01T00:04:59Z"),
             Headline.UNKNOWN,
-            "No operator has watched it since 2026-01-01T00:04:59Z, and all that is shown is",
+            "No operator has watched it since 2026-01-01T00:04:59Z, by the clock here, and all",
         ),
         (reported(lastReconcileTime="2026-01-01T00:05:00Z"), Headline.WELL, ""),
         (reported(PAUSED), Headline.PAUSED, ""),
@@ -152,7 +153,7 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
         (
             reported(tuning={"summary": "Advise/Advising"}),
             *("tuning", "ok", "Advise/Advising: The depths"),
-            "`kubectl fathom advise kimi` says which depth to write.",
+            "`kubectl fathom advise kimi -n llm` says which depth to write.",
         ),
         (reported(warnings=["spec.x: is odd."]), "spec", "warning", "spec.x: is odd.", ""),
         (
@@ -175,7 +176,7 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
         (
             reported(rollout={"stage": "Offered", "message": "image: a became b."}),
             *("upgrade", "unknown", "a rollout is offered: image: a became b."),
-            "`kubectl fathom rollout kimi` begins it.",
+            "`kubectl fathom rollout kimi -n llm` begins it.",
         ),
         (
             reported(
@@ -237,7 +238,7 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
         (
             reported(training={**TRAINED, "phase": "Refused", "message": "It was not taken."}),
             *("training", "warning", "Refused, run 7f3a90c1, for 12 min: It was not taken."),
-            "`kubectl fathom train kimi` says what ",
+            "`kubectl fathom train kimi -n llm` says what ",
         ),
         (
             reported(training={**TRAINED, "phase": "Approved", "message": "It has not begun."}),
@@ -250,7 +251,7 @@ CHECKED = {"requestId": "1", "at": "2026-01-01T00:05:00Z"}
         (
             reported(rollout={"stage": "Offered", "message": "begins.", "why": "image: a, b."}),
             *("upgrade", "unknown", "a rollout is offered: image: a, b."),
-            "`kubectl fathom rollout kimi` begins it.",
+            "`kubectl fathom rollout kimi -n llm` begins it.",
         ),
         (
             Reported(
@@ -274,6 +275,18 @@ def test_a_check_says_how_its_subject_is_and_what_to_do(
     assert check.text.startswith(text)
     assert hint.removesuffix("it") in check.hint
     assert bool(check.hint) is bool(hint)
+
+
+def test_of_a_training_what_is_not_known_leaves_no_hole() -> None:
+    checks = status_report(reported(training={"phase": "Intake"}), NOW_S).checks
+    assert [each.text for each in checks if each.subject == "training"] == ["Intake"]
+
+
+def test_a_training_of_another_release_is_not_known() -> None:
+    document = {"status": {"training": {"phase": "Rehearsed"}}}
+    checks = status_report(replace(reported(), resource=document), NOW_S).checks
+    (found,) = (each for each in checks if each.subject == "training")
+    assert (found.state, found.text[:24]) == ("unknown", "not known. This fathom (")
 
 
 def test_the_headline_s_cause_is_said_once() -> None:

@@ -79,14 +79,13 @@ def shown(table: Table, width: int = 180) -> list[str]:
 def test_a_row_holds_what_the_status_says() -> None:
     header, row, *_ = shown(top_table([listed("kimi")], NOW_S, with_namespace=True), width=200)
 
-    assert header.split()[:3] == ["NAMESPACE", "NAME", "READY"]
+    assert header.split()[:4] == ["NAMESPACE", "NAME", "ALARMS", "READY"]
     before, after = row.split("5 at 1-8, 3 beyond")
-    assert before.split() == ["llm", "kimi", "2/2"]
+    assert before.split() == ["llm", "kimi", "DraftMismatch/AcceptanceCliff", "2/2"]
     # The numbers, and when they were measured.
     assert after.split()[:8] == ["2.91", "4321", "11.5", "ms", "6.2%", "1", "min", "ago"]
     assert "Advise/Advising" in row
     assert "Would move batch 5-8 from 3 to 5. Expected over all traffic: 6.1%" in row
-    assert "DraftMismatch/AcceptanceCliff" in row
     assert "AcceptanceDecay" not in row
 
 
@@ -101,7 +100,7 @@ def test_a_training_that_waits_for_a_person_is_after_the_alarms(
     _, row, *_ = shown(top_table([listed("kimi", status)], NOW_S, with_namespace=False), width=250)
 
     after = f", Training/{phase}" if waits else ""
-    assert row.rstrip().endswith(f"DraftMismatch/AcceptanceCliff{after}")
+    assert row.startswith(f"kimi  DraftMismatch/AcceptanceCliff{after}  ")
     (item,) = top_list([listed("kimi", status)], NOW_S).items
     assert item.training == phase
     # It is no alarm.
@@ -119,15 +118,39 @@ def test_what_is_no_terminal_cuts_nothing_off(*, of_a_terminal: bool) -> None:
     """Somebody searches it for an alarm."""
     name = "kimi-k2-instruct-of-the-other-region-eu-west"
     console = Console(file=StringIO(), width=80, force_terminal=of_a_terminal, color_system=None)
-    print_whole(console, top_table([listed(name)], NOW_S, with_namespace=True))
+    width = console.width if of_a_terminal else None
+    print_whole(console, top_table([listed(name)], NOW_S, with_namespace=True, width=width))
     assert isinstance(console.file, StringIO)
-    header, row, *_ = console.file.getvalue().splitlines()
+    header, *rows = console.file.getvalue().splitlines()
+    assert {"ALARMS", "NAME"} <= set(header.split())
+    assert "DraftMismatch/AcceptanceCliff" in rows[0]
     if of_a_terminal:
-        assert len(row) <= 80
+        assert {len(each) for each in rows} == {80}
+        assert "".join(each[4:].split()[0] for each in rows) == name
     else:
-        assert {"ALARMS", "NAME"} <= set(header.split())
-        assert name in row
-        assert "DraftMismatch/AcceptanceCliff" in row
+        assert name in rows[0]
+        assert "LAST DECISION" in header
+
+
+@pytest.mark.parametrize(
+    ("width", "last"),
+    [(60, "READY"), (80, "DEPTH"), (100, "GAIN"), (120, "MEASURED"), (160, "LAST DECISION")],
+)
+def test_a_narrow_window_leaves_columns_out_and_no_alarm(width: int, last: str) -> None:
+    training = TrainingStatus(phase=TrainingPhase.PROPOSED)
+    status = STATUS.model_copy(update={"training": training})
+    table = top_table([listed("kimi", status)], NOW_S, with_namespace=True, width=width)
+    header, *rows = shown(table, width)
+    text = "\n".join(rows)
+
+    assert header.rstrip().endswith(last)
+    assert {"DraftMismatch/AcceptanceCliff", "Training/Proposed"} <= {
+        *text.replace(",", "").split()
+    }
+    assert "…" not in text
+    # Nothing is cut off at the right, either.
+    ends = {"READY": "2/2", "DEPTH": "3 beyond", "GAIN": "6.2%", "MEASURED": "1 min ago"}
+    assert rows[0].rstrip().endswith(ends.get(last, "batch 5-8 from"))
 
 
 def test_brackets_are_text_and_a_schedule_that_is_none_of_ranges_is_not_known() -> None:
@@ -136,7 +159,7 @@ def test_brackets_are_text_and_a_schedule_that_is_none_of_ranges_is_not_known() 
     )
     _, row, *_ = shown(top_table([listed("kimi", status)], NOW_S, with_namespace=False))
 
-    assert row.split()[:3] == ["kimi", "[/x]2/2", "[red]5"]
+    assert row.split()[:4] == ["kimi", "–", "[/x]2/2", "[red]5"]
     assert top_list([listed("kimi", status)], NOW_S).items[0].schedule is None
 
 
@@ -198,7 +221,7 @@ def test_a_degraded_resource_is_an_alarm() -> None:
 def test_one_that_nobody_watches_is_told(last: str, alarms: str) -> None:
     status = SpeculativeDeploymentStatus.model_validate({"lastReconcileTime": last})
     _, row, *_ = shown(top_table([listed("kimi", status)], NOW_S, with_namespace=False))
-    assert row.split()[10:] == alarms.split()
+    assert row.split() == ["kimi", *alarms.split(), *["–"] * 9]
 
 
 async def test_resources_are_listed_by_name_in_one_namespace_or_in_all() -> None:
@@ -245,6 +268,13 @@ async def test_a_resource_that_is_not_there_is_none() -> None:
     [
         (KubeError(403, "no."), "The API server does not let you do this: no."),
         (KubeError(0, "refused"), "The API server cannot be asked: refused"),
+        (
+            KubeError(409, "conflict."),
+            (
+                "The API server refuses it, since something else was written meanwhile: conflict. "
+                "Run it again."
+            ),
+        ),
         (
             KubeError(404, "404 page not found\n"),
             (

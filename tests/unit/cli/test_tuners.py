@@ -77,9 +77,9 @@ async def test_a_tuner_is_listed_among_the_others_with_its_level() -> None:
     header, *rows = shown(table, width=300).splitlines()
     tuner, deployment = (row.split() for row in rows)
 
-    assert header.split()[:4] == ["NAME", "READY", "LEVEL", "DEPTH"]
+    assert header.split()[:5] == ["NAME", "ALARMS", "READY", "LEVEL", "DEPTH"]
     assert deployment == ["qwen", *["–"] * 11]
-    assert tuner[:3] == ["tuner/qwen", "2/2", "Live"]
+    assert tuner[:4] == ["tuner/qwen", "–", "2/2", "Live"]
     assert scene.status["depth"]["summary"] in rows[0]
     assert str(scene.status["measured"]["tokensPerSecond"]) in tuner
     first, second = top_list(listed, scene.clock.at_s).items
@@ -215,8 +215,8 @@ async def test_what_was_measured_before_its_pods_went_is_not_of_now() -> None:
     assert line(reported, "traffic", now_s).startswith("· traffic not known now; last: ")
     (row,) = top_list([reported], now_s).items
     header, shown_row = shown(top_table([reported], now_s, with_namespace=False), 300).splitlines()
-    assert header.split()[4:7] == ["ACCEPT", "TOK/S", "TPOT"]
-    assert shown_row.split()[4:7] == ["–", "–", "–"]
+    assert header.split()[5:8] == ["ACCEPT", "TOK/S", "TPOT"]
+    assert shown_row.split()[5:8] == ["–", "–", "–"]
     assert row.alarms == ("Attached/Unreachable",)
 
 

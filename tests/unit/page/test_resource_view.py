@@ -2,15 +2,26 @@
 
 from dataclasses import replace
 
+import pytest
+
 from fathom.api.problem import Problem
-from fathom.api.status import ArmState, ComparisonStatus, EngineStatus, QualityStatus
+from fathom.api.status import (
+    ArmState,
+    ComparisonStatus,
+    EngineStatus,
+    QualityStatus,
+    SpeculativeDeploymentStatus,
+)
+from fathom.cluster.kinds import SPECULATION_TUNER, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.cluster.snapshot import status_in
 from fathom.health import UNWATCHED_S
 from fathom.page.history import MomentKind
 from fathom.page.resource_view import SHADES, ResourceView, resource_view
+from fathom.page.subject import subject_in
 from fathom.times import rfc3339
 from fathom.tuning.explanation import explain
 from fathom.tuning.learned_state import TuningState
-from manifest_samples import resource
+from manifest_samples import manifest, resource
 from support.page_subjects import EAGER, lived, troubled
 from unit.tuning.plant import SETTINGS
 
@@ -140,6 +151,34 @@ def test_one_that_nobody_watches_says_so_first() -> None:
     unwatched = next(each for each in view.notices if each.code == "Unwatched")
     assert unwatched.cause == f"All that is shown is from {since}."
     assert "Check that an operator runs" in unwatched.advice
+
+
+def test_an_edit_that_no_operator_saw_is_not_known_to_be_well() -> None:
+    seen = SUBJECT.status.observed_generation
+    status = {**SUBJECT.status.model_dump(mode="json", by_alias=True), "observedGeneration": 8}
+    document = {**manifest(), "status": status}
+    document["metadata"]["generation"] = 9
+    told = status_in(document, SpeculativeDeploymentStatus)
+    read = subject_in(SUBJECT.key, document, told, document=None, state=SUBJECT.state)
+    same = replace(SUBJECT, newest=seen)
+
+    assert resource_view(same, NOW_S).headline == "is well"
+    view = resource_view(read, NOW_S)
+    assert view.headline == "is not known to be well"
+    assert "reported on generation 8 and not yet on 9" in view.cause
+
+
+@pytest.mark.parametrize("kind", [SPECULATIVE_DEPLOYMENT, SPECULATION_TUNER])
+def test_a_status_of_another_release_is_said_to_be_one(kind: Kind) -> None:
+    document = {**manifest(), "status": {"conditions": "many"}}
+    if kind == SPECULATION_TUNER:
+        document["spec"] = {"selector": {"matchLabels": {"app": "qwen"}}}
+    key = ObjectKey("llm", "kimi", kind)
+    view = resource_view(subject_in(key, document, None, document=None, state=TuningState()), NOW_S)
+
+    assert view.headline == "is not known to be well"
+    assert "cannot read its status: another release wrote it." in view.cause
+    assert "No operator has reported" not in f"{view.explanation.nothing}{view.cause}"
 
 
 def test_what_is_over_is_a_moment_with_all_that_was_found() -> None:
