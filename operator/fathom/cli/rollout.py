@@ -18,7 +18,7 @@ from fathom.cluster.kinds import JOB, ObjectKey
 from fathom.cluster.manifest import Seen
 from fathom.cluster.observed import ObservedJob
 from fathom.fetch.state import COMPONENT
-from fathom.health import unwatched_since
+from fathom.health import UNREADABLE, unwatched_since
 from fathom.reconcile.annotations import PAUSED_WITHOUT_REASON, pause_of
 from fathom.rollout.rollout import Stage
 from fathom.times import rfc3339
@@ -70,12 +70,14 @@ async def asked_for(kube: KubePort, key: ObjectKey) -> RolloutStatus | None:
     reported = await read_deployment(kube, key)
     if reported is None:
         return None
+    if reported.unreadable:
+        refuse(f"What is offered for {key} is not known. {UNREADABLE}")
     rollout = reported.status.rollout if reported.status else None
     if rollout is None or rollout.stage != OFFERED:
         last = f" Its rollout to {rollout.revision} is at {rollout.stage}." if rollout else ""
         refuse(f"Nothing is offered for {key}: its pods are what its operator renders.{last}")
-    await annotate(kube, key, names.ANNOTATION_ROLLOUT, rollout.revision)
-    return rollout
+    there = await annotate(kube, key, names.ANNOTATION_ROLLOUT, rollout.revision)
+    return rollout if there else None
 
 
 @retry_app.command()
@@ -125,11 +127,14 @@ async def retried(kube: KubePort, key: ObjectKey, now_s: float) -> tuple[str, ..
     reported = await read_deployment(kube, key)
     if reported is None:
         return None
+    if reported.unreadable:
+        refuse(f"What was given up of {key} is not known. {UNREADABLE}")
     status = reported.status or SpeculativeDeploymentStatus()
     done: list[str] = []
     waits = waits_for_a_wish(status)
     if waits or was_rolled_back(status) or was_compared_in_vain(status):
-        await annotate(kube, key, names.ANNOTATION_RETRY_ROLLOUT, rfc3339(now_s))
+        if not await annotate(kube, key, names.ANNOTATION_RETRY_ROLLOUT, rfc3339(now_s)):
+            return None
         done.append(
             "the revision that waits gets a canary."
             if waits

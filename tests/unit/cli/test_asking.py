@@ -1,6 +1,7 @@
 """What `pause`, `resume` and `retry` write: an annotation or a Job's end, never a spec."""
 
 import copy
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.cli.cluster import read_reported
 from fathom.cli.options import annotate
-from fathom.cli.rollout import paused_in_words, retried
+from fathom.cli.rollout import asked_for, paused_in_words, retried
 from fathom.cluster.kinds import JOB, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.health import UNWATCHED_S
 from fathom.times import rfc3339
@@ -100,6 +101,17 @@ async def test_a_revision_that_was_rolled_back_gets_another_try_each_time() -> N
         assert done == ("the revision that was given up gets another canary.",)
         values.append(found(kube)["metadata"]["annotations"][names.ANNOTATION_RETRY_ROLLOUT])
     assert len({*values}) == 2
+
+
+@pytest.mark.parametrize("asks", [retried, lambda kube, key, _: asked_for(kube, key)])
+async def test_of_a_status_that_another_release_wrote_nothing_is_said(
+    asks: Callable[..., Awaitable[object]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    kube = cluster({"rollout": "rolled back, in a way of its own"})
+    with pytest.raises(typer.Exit):
+        await asks(kube, KEY, START_S)
+    assert "another release wrote it" in capsys.readouterr().err
+    assert names.ANNOTATION_RETRY_ROLLOUT not in found(kube)["metadata"]["annotations"]
 
 
 async def test_a_revision_that_waits_gets_its_canary() -> None:
