@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fathom.api.status import ArmState, Compared
 from fathom.cluster.kinds import JOB
+from fathom.training.record import AWAITS_APPROVAL
 from support.played_training import FOLDER, STORED, TRAINING
 from support.training_world import MINUTE_S, TrainingWorld
 
@@ -91,6 +92,19 @@ class Training(RuleBasedStateMachine):
             self._pass(1)
             world.paused = ""
         self._pass(passes)
+
+    @precondition(lambda self: self.world.phase in AWAITS_APPROVAL)
+    @rule(edit=st.sampled_from(EDITS[:2]))
+    def an_edit_is_taken_back(self, edit: dict[str, Any]) -> None:
+        """What was approved before it waits meanwhile."""
+        world, before = self.world, self.world.training
+        world.approve(world.record.run)
+        world.paused = "a freeze"
+        self._pass(1)
+        world.spec["draft.training"] = {**TRAINING, **edit}
+        self._pass(1)
+        world.spec["draft.training"], world.paused = before, ""
+        self._pass(3)
 
     @rule(late_watch=st.booleans())
     def reconciles(self, late_watch: bool) -> None:  # noqa: FBT001 - hypothesis names it

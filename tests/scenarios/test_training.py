@@ -9,6 +9,7 @@ import pytest
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, Reason
 from fathom.cluster.kinds import CONFIG_MAP, JOB, POD
+from fathom.training.record import hours
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from scenarios.test_arm import events, pass_minutes
@@ -209,6 +210,24 @@ async def test_beyond_the_budget_it_waits_until_a_week_is_over() -> None:
     assert [job["metadata"]["name"] for job in jobs(harness, "training")] == [
         f"kimi-train-{second}"
     ]
+
+
+async def test_hours_are_exact_enough_that_a_sentence_agrees_with_itself() -> None:
+    each = {**TRAINING, "gpus": 1, "deadlineMinutes": 62, "gpuHoursPerWeek": 2}
+    harness = await asked(**{"draft.training": each})
+    approve(harness)
+    await pass_minutes(harness, 2)
+    end_job(harness, "training", exit_code=1)
+    await pass_minutes(harness, 1)
+    message = training_of(harness)["message"]
+    assert "it may take 1.03 GPU hours, and 1.03 of the 2 that draft.training" in message
+
+
+@pytest.mark.parametrize(
+    ("minutes", "begun"), [(0, "0"), (1, "0.02"), (2, "0.03"), (90, "1.5"), (6000, "100")]
+)
+def test_no_gpu_minute_is_rounded_away(minutes: int, begun: str) -> None:
+    assert hours(minutes) == begun
 
 
 async def test_what_failed_is_not_begun_again_by_the_old_approval() -> None:

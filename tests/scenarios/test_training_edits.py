@@ -342,3 +342,98 @@ async def test_it_says_when_the_job_is_ended_by_when_that_began() -> None:
     harness.kube.put(JOB, job)
     await pass_minutes(harness, 1)
     assert "It is ended at 2026-12-01T11:30:00Z." in training_of(harness)["message"]
+
+
+async def test_it_says_when_the_job_is_ended_by_what_the_job_was_made_from() -> None:
+    harness = await asked()
+    approve(harness)
+    await pass_minutes(harness, 2)
+    (job,) = jobs(harness, "training")
+    job["status"] = {"startTime": "2026-12-01T10:00:00Z"}
+    harness.kube.put(JOB, job)
+    harness.edit({"draft.training.deadlineMinutes": 30})
+    await pass_minutes(harness, 1)
+    assert "It is ended at 2026-12-01T11:30:00Z." in training_of(harness)["message"]
+
+
+async def test_an_edit_that_is_taken_back_brings_no_approval_back() -> None:
+    harness = await asked(**{"rollout.paused": True})
+    approved = approve(harness)
+    await pass_minutes(harness, 1)
+    assert training_of(harness)["phase"] == "Approved"
+    harness.edit({"draft.training.deadlineMinutes": 30})
+    await pass_minutes(harness, 60)
+    harness.edit({"draft.training.deadlineMinutes": 90, "rollout.paused": False})
+    await pass_minutes(harness, 5)
+    found = training_of(harness)
+    assert found["phase"] == "Proposed"
+    assert found["run"] != approved
+    assert not jobs(harness, "training")
+
+
+async def test_an_intake_that_the_api_server_refuses_says_where_to_read_why() -> None:
+    harness = await asked()
+    approve(harness)
+    await pass_minutes(harness, 1)
+    refusal = KubeError(403, "exceeded quota: jobs, requested: count/jobs.batch=1")
+    harness.kube.fail = lambda verb, kind: refusal if (verb, kind) == ("create", JOB) else None
+    end_job(harness, "training")
+    await harness.tick()
+    assert "is to be made: it begins now." in training_of(harness)["message"]
+    await pass_minutes(harness, 5)
+    found = training_of(harness)
+    assert found["phase"] == "Intake"
+    assert "has not taken it so far, and Degraded says why." in found["message"]
+    degraded = next(each for each in harness.status["conditions"] if each["type"] == "Degraded")
+    assert "exceeded quota" in degraded["message"]
+
+
+async def test_a_second_wish_asks_for_nothing_once_the_first_is_dismissed() -> None:
+    harness = await asked()
+    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "2")
+    await harness.tick()
+    annotate(harness, names.ANNOTATION_DISMISS_TRAINING, training_of(harness)["run"])
+    await pass_minutes(harness, 5)
+    assert training_of(harness)["phase"] == "Dismissed"
+
+
+async def test_a_wish_beside_the_proposal_of_an_alarm_asks_for_nothing_after_it_is_adopted() -> (
+    None
+):
+    harness = await faster()
+    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "2")
+    await pass_minutes(harness, 1)
+    harness.edit({"draft.id": FOLDER})
+    await harness.until_rolled()
+    await pass_minutes(harness, 5)
+    assert training_of(harness)["phase"] == "Adopted"
+
+
+async def test_dismissed_and_wished_for_in_one_edit_another_is_proposed() -> None:
+    harness = await asked()
+    run = training_of(harness)["run"]
+    annotate(harness, names.ANNOTATION_DISMISS_TRAINING, run)
+    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "2")
+    await pass_minutes(harness, 2)
+    found = training_of(harness)
+    assert found["phase"] == "Proposed"
+    assert found["run"] != run
+
+
+async def test_a_wish_before_a_training_is_allowed_proposes_none_later() -> None:
+    harness = await ready(**{"draft.training": None})
+    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "1")
+    await pass_minutes(harness, 2)
+    harness.edit({"draft.training": TRAINING})
+    await pass_minutes(harness, 5)
+    assert not training_of(harness)
+    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "2")
+    await pass_minutes(harness, 1)
+    assert training_of(harness)["phase"] == "Proposed"
+
+
+async def test_what_became_of_the_last_one_stays_without_the_field() -> None:
+    harness = await asked()
+    harness.edit({"draft.training": None})
+    await pass_minutes(harness, 30)
+    assert training_of(harness)["phase"] == "Dismissed"

@@ -80,6 +80,8 @@ class TrainingWorld:
     made: list[Made] = field(default_factory=list)
     approved: set[str] = field(default_factory=set)
     """Runs that were the current one while a person approved them."""
+    void: set[str] = field(default_factory=set)
+    """Runs in place of which another was written down: nobody is asked for those again."""
     offered: dict[str, dict[str, Any] | None] = field(default_factory=dict)
     """What each run that was shown would be made from."""
     told: list[str] = field(default_factory=list)
@@ -146,6 +148,8 @@ class TrainingWorld:
             return
         written = Checkpoint.of(self.tuning).training
         self.operator = Operator(step.record, step.run_begun)
+        if written.run != step.record.run:
+            self.void.add(written.run)
         if written != step.record:
             self.tuning = Checkpoint(training=step.record).data()
         if dies == "recorded":
@@ -227,6 +231,7 @@ class TrainingWorld:
         ]
         assert not taken, f"{name} beside {taken}"
         assert run in self.approved, f"{run} was never approved"
+        assert run not in self.void, f"{run} was void, and another one proposed"
         assert run not in [each.run for each in self.made], f"{run} began twice"
         assert not self.paused, f"{run} began though paused"
         training = self.training

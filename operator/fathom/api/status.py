@@ -311,7 +311,8 @@ class SpeculativeDeploymentStatus(ReportedStatus):
     draft_trial: ComparisonStatus | None = None
     """While `draft.trial` names another draft: the replica that has it."""
     training: TrainingStatus | None = None
-    """While `draft.training` is there: the training that is proposed or under way, or the last."""
+    """The training that is proposed or under way, or the last, also once `draft.training` is gone;
+    absent: none was ever proposed."""
     warnings: tuple[str, ...] = ()
     """What the spec is warned of, as `fathom check` warns; each begins with a field."""
     left_out: tuple[str, ...] = ()

@@ -83,6 +83,7 @@ class ObservedWorkload(Revised):
 
 
 class _JobSpec(ObservedModel):
+    active_deadline_seconds: int | None = None
     template: PodTemplate = PodTemplate()
 
 
@@ -122,6 +123,11 @@ class ObservedJob(ObservedModel):
         """From when its deadline counts, in Unix seconds; None: it waits, as for a queue."""
         at = self.status.start_time
         return None if at is None else at.timestamp()
+
+    @property
+    def deadline_s(self) -> int | None:
+        """Seconds after that, in which it is ended; None: it may take as long as it likes."""
+        return self.spec.active_deadline_seconds
 
     @property
     def ended(self) -> bool:

@@ -77,12 +77,14 @@ _PHASES: Final[Mapping[TrainingPhase, _Phase]] = MappingProxyType(
         TrainingPhase.FAILED: _Phase(Step.TRAINING, "The training failed"),
         TrainingPhase.INTAKE: _Phase(Step.INTAKE, "The trained draft is being verified"),
         TrainingPhase.REFUSED: _Phase(Step.INTAKE, "The trained draft was not taken"),
-        TrainingPhase.TRIAL: _Phase(Step.TRIAL, "One replica tries the trained draft"),
+        TrainingPhase.TRIAL: _Phase(Step.TRIAL, "The trained draft is to be tried in one replica"),
         TrainingPhase.FASTER: _Phase(Step.TRIAL, "The trained draft is faster"),
         TrainingPhase.ADOPTED: _Phase(Step.ADOPTED, "The trained draft is adopted"),
         TrainingPhase.DISMISSED: _Phase(Step.IN_USE, "The training is over: the draft stays"),
     }
 )
+_TRIES: Final = "One replica tries the trained draft"
+"""Title of the trial once that replica is there, or is made."""
 _OTHERWISE: Final = frozenset({TrainingPhase.FAILED, TrainingPhase.REFUSED, TrainingPhase.FASTER})
 """Phases that say more than the name of their step."""
 
@@ -135,18 +137,20 @@ def _lives(status: ReportedStatus) -> Iterator[DraftLife]:
     if not isinstance(status, SpeculativeDeploymentStatus):
         return
     training, trial = status.training, status.draft_trial
-    if training is not None:
-        yield _of_training(training)
     # The message of a training on trial repeats what its own comparison found.
-    if trial is not None and not (training and trial.message.rstrip(".") in training.message):
+    own = training and trial and trial.message.rstrip(".") in training.message
+    if training is not None:
+        tries = bool(own and trial and trial.state is not ArmState.WAITING)
+        yield _of_training(training, tries=tries)
+    if trial is not None and not own:
         yield _of_trial(trial)
 
 
-def _of_training(training: TrainingStatus) -> DraftLife:
+def _of_training(training: TrainingStatus, *, tries: bool) -> DraftLife:
     phase, at = training.phase, _PHASES[training.phase]
     cause, advice = cause_and_advice(training.message)
     mood = Mood.OVER if phase in ENDED else Mood.UNDER_WAY
-    title = at.title
+    title = _TRIES if tries and phase is TrainingPhase.TRIAL else at.title
     if phase in AWAITS_PERSON:
         mood, title = Mood.WAITS, f"{title}, and waits for a person"
     return DraftLife(

@@ -27,6 +27,7 @@ from fathom.reconcile.specs import RUN_OF_TRIAL
 from fathom.reconcile.variant import Arm, arm_status
 from fathom.reconcile.write_retries import Outcome
 from fathom.resource import SpeculativeDeployment
+from fathom.rollout.replicas import why_no_arm
 from fathom.rollout.rollout import Stage
 from fathom.training.intake import facts_of, intake_of
 from fathom.training.record import ON_TRIAL, Acceptance, TrainingRecord
@@ -135,6 +136,7 @@ def _input(
         asked=_said(annotations, names.ANNOTATION_PROPOSE_TRAINING),
         settles=stage is Stage.SETTLING,
         held=_held(desired) or _trains_yet(record, objects),
+        no_trial=why_no_arm(spec),
         job=_standing(job, objects, is_to_be_made=record.begun == run_begun),
         intake=intake_of(intake, objects.pods, objects.refused_pods),
         goes_first=_goes_first(record, desired),
@@ -199,6 +201,7 @@ def _standing(job: ObservedJob | None, objects: Objects, *, is_to_be_made: bool)
         failed=job.reason,
         waits=objects.refused_pods.get(job.name, "") or why_not_begun(pod),
         started_at_s=job.started_at_s,
+        deadline_s=job.deadline_s,
     )
 
 

@@ -98,7 +98,8 @@ class TrainingRecord:
     ending: str = ""
     """Why the last run ended, as a sentence."""
     asked: str = ""
-    """The newest wish of a person for a proposal that was granted."""
+    """The newest wish of a person for a proposal that asks for nothing any more: it was granted, or
+    there was one, or none was allowed."""
     starts: tuple[Start, ...] = ()
     """What was begun within seven days."""
 
@@ -190,5 +191,5 @@ def over_budget(record: TrainingRecord, spec: TrainingSpec, now_s: float) -> str
 
 
 def hours(minutes: int) -> str:
-    """Minutes as hours, with one decimal at most."""
-    return f"{minutes / MINUTES_PER_HOUR:.1f}".removesuffix(".0")
+    """Minutes as hours, with two decimals at most: sums of two are right to the minute."""
+    return f"{minutes / MINUTES_PER_HOUR:.2f}".rstrip("0").rstrip(".")

@@ -16,6 +16,8 @@ from fathom.training.step import LATEST_S, TrainingInput
 
 _AT_ONCE_S: Final = 30.0
 """Within which a Job is made that nothing holds."""
+_DUE: Final = "it begins now"
+_OVERDUE: Final = "the API server has not taken it so far, and Degraded says why"
 _TO_APPROVE: Final = "To have one trained"
 _TO_ADOPT: Final = "To give all replicas"
 _TO_TAKE_IN: Final = "To have it taken in again"
@@ -60,18 +62,18 @@ def _job(record: TrainingRecord, key: ObjectKey) -> str:
 
 
 def _proposed(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
-    return f"Another draft may fit better: {_sentence(record.why)} {_asks(record, given, key)}"
+    return f"Another draft may fit better: {_sentence(record.why)}{_asks(record, given, key)}"
 
 
 def _failed(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     ending = _sentence(record.ending)
-    return f"{ending[:1].upper()}{ending[1:]} {_asks(record, given, key)}"
+    return f"{ending[:1].upper()}{ending[1:]}{_asks(record, given, key)}"
 
 
 def _approved(record: TrainingRecord, given: TrainingInput, _: ObjectKey) -> str:
     over = over_budget(record, given.spec, given.now_s) if given.spec is not None else ""
-    why = _sentence(given.held or over or "it begins now")
-    return f"Run {record.run} is approved, and has not begun: {why}"
+    why = _sentence(given.held or over or _DUE)
+    return f"Run {record.run} is approved, and has not begun: {why}{_no_trial(given)}"
 
 
 def _on_trial(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
@@ -118,9 +120,16 @@ def _asks(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     over = over_budget(record, spec, given.now_s)
     later = f" Approved, it waits, since {over}." if over else ""
     return (
-        f"{takes}, approve this run: `{_command(key)} --approve {record.run}`. "
+        f"{_no_trial(given)} {takes}, approve this run: `{_command(key)} --approve {record.run}`. "
         f"To decline: {_dismissal(record, key)}.{later}"
     )
+
+
+def _no_trial(given: TrainingInput) -> str:
+    """That GPU hours would be spent on a draft that no replica can try; empty: one can."""
+    if not given.no_trial:
+        return ""
+    return f" As the spec is, no replica can try the trained draft: {_sentence(given.no_trial)}"
 
 
 def _training(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
@@ -129,9 +138,9 @@ def _training(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> s
         return f"Job {job} is to be made: {_sentence(given.held or _not_made(record, given))}"
     if not given.job.is_there:
         return f"Job {job} is not there yet, or not any more."
-    began_s, ends = given.job.started_at_s, ""
-    if given.spec is not None and began_s is not None:
-        ends = f" It is ended at {rfc3339(began_s + 60 * given.spec.deadline_minutes)}."
+    began_s, deadline_s, ends = given.job.started_at_s, given.job.deadline_s, ""
+    if deadline_s is not None and began_s is not None:
+        ends = f" It is ended at {rfc3339(began_s + deadline_s)}."
     waits = given.job.waits or (
         "its controller, or a queue, has it wait" if began_s is None else ""
     )
@@ -142,18 +151,23 @@ def _training(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> s
 
 def _not_made(record: TrainingRecord, given: TrainingInput) -> str:
     """That it comes now; or, once it has not, where it says why, and until when it is tried."""
-    if given.now_s - record.since_s < _AT_ONCE_S:
-        return "it begins now"
+    if _is_due(record, given):
+        return _DUE
     return (
-        "the API server has not taken it so far, and Degraded says why. It is tried until "
-        f"{rfc3339(record.since_s + LATEST_S)}, and needs no other approval until then"
+        f"{_OVERDUE}. It is tried until {rfc3339(record.since_s + LATEST_S)}, and needs no other "
+        "approval until then"
     )
+
+
+def _is_due(record: TrainingRecord, given: TrainingInput) -> bool:
+    return given.now_s - record.since_s < _AT_ONCE_S
 
 
 def _intake(record: TrainingRecord, given: TrainingInput, key: ObjectKey) -> str:
     job = names.intake_job(key.name, record.begun)
     if given.intake.stage is IntakeStage.MISSING:
-        return f"Job {job} is to be made: {_sentence(given.held or 'it begins now')}"
+        soon = _DUE if _is_due(record, given) else _OVERDUE
+        return f"Job {job} is to be made: {_sentence(given.held or soon)}"
     if given.intake.waits:
         return f"Job {job} has not begun: {_sentence(given.intake.waits)}"
     return f"Job {job} verifies and stores what run {record.begun} left."

@@ -56,6 +56,8 @@ class JobStanding:
     """What keeps its pod from starting, in Kubernetes' words; empty: nothing that is known."""
     started_at_s: float | None = None
     """From when its deadline counts; None: it has not begun."""
+    deadline_s: float | None = None
+    """After which it is ended, by what it was made from; None: it has no deadline."""
     is_to_be_made: bool = False
     """Whether this operator began its run, and it was not made for certain: no other can know."""
 
@@ -83,6 +85,8 @@ class TrainingInput:
     """Whether the newest edit may be taken back still: a typo ends nothing within seconds."""
     held: str
     """Why nothing begins, as a sentence; empty: it may."""
+    no_trial: str
+    """What in the spec keeps a draft from being tried, and what to do; empty: nothing."""
     job: JobStanding
     intake: IntakeStanding
     goes_first: str
@@ -105,7 +109,7 @@ def next_training(before: TrainingRecord, given: TrainingInput) -> TrainingRecor
         return record
     if record.is_active:
         ended = _ended(record, given)
-        return _onward(record, given) if ended is None else ended
+        return _onward(_without_wish(record, given), given) if ended is None else ended
     return _proposed(record, given)
 
 
@@ -115,6 +119,11 @@ def run_of(record: TrainingRecord, given: TrainingInput) -> str:
     models = [[ref.id, ref.revision] for ref in (given.target, given.draft)]
     text = json.dumps([models, spec, record.reason, record.proposed_at_s], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_RUN_LENGTH]
+
+
+def _without_wish(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
+    """With a person's wish done: its annotation stays, and asks for nothing any more."""
+    return replace(record, asked=given.asked or record.asked)
 
 
 def _ended(record: TrainingRecord, given: TrainingInput) -> TrainingRecord | None:
@@ -159,7 +168,8 @@ def _dismissed(record: TrainingRecord, given: TrainingInput, why: str) -> Traini
 def _proposed(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
     """A new proposal, where something speaks for one."""
     if given.spec is None or not given.draft.id:
-        return record
+        # Kept, a wish would surprise whoever allows a training months later.
+        return _without_wish(record, given)
     asks = bool(given.asked) and given.asked != record.asked
     cause = Cause(reason=ASKED_FOR, why="a person asked for it") if asks else given.cause
     if cause is None or not (asks or _may_ask(record, given)):
@@ -172,11 +182,10 @@ def _proposed(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
         draft=given.draft,
         proposed_at_s=_proposed_at_s(record, given),
         acceptance=given.acceptance,
-        asked=given.asked if asks else record.asked,
         result=None,
         ending="",
     ).at(TrainingPhase.PROPOSED, given.now_s)
-    return replace(fresh, run=run_of(fresh, given))
+    return _without_wish(replace(fresh, run=run_of(fresh, given)), given)
 
 
 def _proposed_at_s(record: TrainingRecord, given: TrainingInput) -> float:
@@ -202,7 +211,7 @@ def _onward(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
 
 def _begun(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
     """Begun, where a person approved exactly this, and nothing holds it."""
-    current = replace(record, run=run_of(record, given))
+    current = _current(record, given)
     had = {record.begun, *(each.run for each in record.starts)}
     if given.spec is None or given.approved != current.run or current.run in had:
         # An edit since makes it another run, which nobody approved.
@@ -211,6 +220,17 @@ def _begun(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
     if given.held or over_budget(current, given.spec, given.now_s):
         return current.at(TrainingPhase.APPROVED, given.now_s)
     return current.with_start(given.spec, given.now_s)
+
+
+def _current(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
+    """With the run that the spec asks for now.
+
+    An edit that is taken back brings no run back: its approval was void meanwhile.
+    """
+    if run_of(record, given) == record.run:
+        return record
+    edited = replace(record, proposed_at_s=_proposed_at_s(record, given))
+    return replace(edited, run=run_of(edited, given))
 
 
 def _trained(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:

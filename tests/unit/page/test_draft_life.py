@@ -137,7 +137,11 @@ def test_a_trial_that_the_spec_asks_for_has_no_training(
 
 def test_a_trained_draft_on_trial_is_one_life_and_another_trial_is_a_second() -> None:
     repeated = training(TrainingPhase.TRIAL, message="One replica is to have d: 10 of 300 steps.")
-    assert len(lives_in(status(training=repeated, draft_trial=COMPARING))) == 1
+    tries = life(training=repeated, draft_trial=COMPARING)
+    assert tries.title == "One replica tries the trained draft"
+    waiting = ComparisonStatus(state=ArmState.WAITING, message=COMPARING.message)
+    waits = life(training=repeated, draft_trial=waiting)
+    assert waits.title == "The trained draft is to be tried in one replica"
     assert len(lives_in(status(training=training(), draft_trial=COMPARING))) == 2
 
 
