@@ -51,6 +51,7 @@ REFUSED: tuple[tuple[str, ...], ...] = (
     ("--block-size.x=1",),
     ("--max-num-batched-tokens", "8x"),
     ("--max-model-len", "long"),
+    ("--max-model-len", "-5"),
     ("--gpu-memory-utilization", "90%"),
     ("--gpu-memory-utilization", "90"),
     ("--cudagraph-capture-sizes", "1", "2,4"),

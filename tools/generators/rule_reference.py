@@ -36,6 +36,7 @@ other image may know more, so there they are warnings. They are warnings as well
 
 To silence a warning, or what is unknown, write the reason as an annotation of the resource:
 `{SILENCE_PREFIX}option-names: "our fork has this option"`. Errors cannot be silenced.
+`fathom check` warns of an annotation without a reason, or of no rule: it silences nothing.
 
 | id | what holds | releases of vLLM | source |
 |---|---|---|---|

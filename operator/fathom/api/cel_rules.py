@@ -78,7 +78,7 @@ def _revision_of_a_draft(spec: SpeculativeDeploymentSpec) -> bool:
 def _trial_is_compared_alone(spec: SpeculativeDeploymentSpec) -> bool:
     speculation = spec.speculation
     return spec.draft.trial is None or (
-        speculation.drafting is Drafting.ENABLED
+        speculation.drafting is not Drafting.CANARY
         and speculation.adaptive_verification is not AdaptiveVerification.CANARY
     )
 
@@ -164,10 +164,10 @@ RULES: Final[tuple[Rule[SpeculativeDeploymentSpec], ...]] = (
     ),
     Rule(
         field="draft.trial",
-        message="one thing is compared at a time, and a draft with replicas that draft: leave out "
-        "draft.trial until the other comparison is over, or set speculation.drafting to Enabled "
-        "and speculation.adaptiveVerification to Enabled or Disabled.",
-        cel="!has(self.draft.trial) || (self.speculation.drafting == 'Enabled' "
+        message="one thing is compared at a time: leave out draft.trial until the other comparison "
+        "is over, or set speculation.drafting to Enabled and speculation.adaptiveVerification to "
+        "Enabled or Disabled.",
+        cel="!has(self.draft.trial) || (self.speculation.drafting != 'Canary' "
         "&& self.speculation.adaptiveVerification != 'Canary')",
         holds=_trial_is_compared_alone,
     ),

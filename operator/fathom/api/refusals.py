@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from fathom.api.base import Location, model_at, names_of, path_of, paths_by_name
-from fathom.api.names import NAMES, refused_name
+from fathom.api.base import Location, model_at, models_of_fields, names_of, path_of, paths_by_name
+from fathom.api.names import NAMES, SHORT_NAMES, TUNER_KIND, TUNER_SHORT_NAMES, refused_name
 from fathom.api.pod_fields import OBJECT_KEY, OBJECT_NAME
 from fathom.api.problem import Problem
-from fathom.api.suggestions import FAMILIAR, VERY_NEAR, Familiar, familiar, nearest, plain
+from fathom.api.suggestions import VERY_NEAR, Familiar, every_row, familiar, nearest, plain
 
 _WANTED: Final[Mapping[str, str]] = {
     "model_type": "an object",
@@ -45,7 +45,6 @@ _SCALARS: Final = {
 }
 """What would be of a type if it were not in quotes."""
 _OF_TEXT: Final = ("string_pattern_mismatch", "string_too_long")
-_ANYTHING_ELSE: Final = "this is not allowed here: see `kubectl explain sd --recursive`."
 
 
 def unknown_field(root: type[BaseModel], location: Location) -> str:
@@ -60,7 +59,7 @@ def unknown_field(root: type[BaseModel], location: Location) -> str:
 
 def _advice(root: type[BaseModel], name: str, place: Location) -> str:
     here = names_of(model_at(root, place))
-    rows = familiar(name)
+    rows = [(each, row) for each, row in familiar(name) if _holds(root, row, each)]
     meant = [row.path(spelling).rsplit(".", 1)[-1] for spelling, row in rows]
     if same := nearest(name, here, 1) or next((each for each in meant if each in here), ""):
         return f". Did you mean {same}?"
@@ -72,7 +71,25 @@ def _advice(root: type[BaseModel], name: str, place: Location) -> str:
         return f". Did you mean {', or '.join((near, *elsewhere))}?"
     if elsewhere:
         return f": set {' or '.join(elsewhere)} instead."
-    return _misspelt(root, name) or f": remove it, or see `kubectl explain {_explained(place)}`."
+    return (
+        _misspelt(root, name) or f": remove it, or see `kubectl explain {_explained(root, place)}`."
+    )
+
+
+def _holds(root: type[BaseModel], row: Familiar, name: str) -> bool:
+    """Whether a row's advice can be followed in this kind: it has what the row names.
+
+    A row that names no field is of a kind that has pods of its own, and so an engine.
+    """
+    model: type[BaseModel] | None = root
+    for part in (row.path(name) or "spec.engine").split("."):
+        if model is None:
+            return True
+        fields = models_of_fields(model)
+        if part not in fields:
+            return False
+        model = fields[part]
+    return True
 
 
 def _begun(name: str, names: Sequence[str]) -> str:
@@ -83,7 +100,12 @@ def _begun(name: str, names: Sequence[str]) -> str:
 
 def _misspelt(root: type[BaseModel], name: str) -> str:
     """The advice for what is nearly a name that would go elsewhere; empty: it is near none."""
-    by_name = {each: row for row in FAMILIAR for each in row.names if not row.beside}
+    by_name = {
+        each: row
+        for row in every_row()
+        for each in row.names
+        if not row.beside and _holds(root, row, each)
+    }
     ours = {
         each: Familiar(names=(each,), field=paths[0]) for each, paths in paths_by_name(root).items()
     }
@@ -92,9 +114,12 @@ def _misspelt(root: type[BaseModel], name: str) -> str:
     return f": {rows[found].advice(found)}." if found else ""
 
 
-def _explained(place: Location) -> str:
+def _explained(root: type[BaseModel], place: Location) -> str:
     """A place as `kubectl explain` takes it: without the numbers of items."""
-    return path_of(["sd", *(part for part in place if isinstance(part, str))])
+    kind = root.model_fields.get("kind")
+    tuner = kind is not None and TUNER_KIND in get_args(kind.annotation)
+    short = TUNER_SHORT_NAMES[-1] if tuner else SHORT_NAMES[-1]
+    return path_of([short, *(part for part in place if isinstance(part, str))])
 
 
 def refusals(root: type[BaseModel], errors: Sequence[ErrorDetails]) -> tuple[Problem, ...]:
@@ -123,7 +148,10 @@ def _sentence(root: type[BaseModel], details: ErrorDetails) -> str:
         return _no_such_shape(found, wanted, fields) or _no_such_value(found, wanted)
     if (path := path_of(location)) in NAMES and kind in _OF_TEXT:
         return refused_name(path, found, longest=limits.get("max_length"))
-    sentence = _SENTENCES[kind](found, limits) if kind in _SENTENCES else _ANYTHING_ELSE
+    anything_else = (
+        f"this is not allowed here: see `kubectl explain {_explained(root, ())} --recursive`."
+    )
+    sentence = _SENTENCES[kind](found, limits) if kind in _SENTENCES else anything_else
     # A boolean is an int in Python, and 0 equals False.
     hint = _TO_STOP.get(path, "") if found in (0, False) else ""
     return f"{sentence}{hint}"

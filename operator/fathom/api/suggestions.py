@@ -203,7 +203,22 @@ OPTIONS: Final = Familiar(
 
 FAMILIAR: Final = (*OF_WORKLOADS, *OF_PODS, *OF_CONTAINERS, *OF_VLLM, OPTIONS)
 
+OF_TUNERS: Final = (
+    Familiar(
+        names=("speculation", "speculative_config", "num_speculative_tokens", "depth"),
+        field="spec.tokens",
+    ),
+    Familiar(names=("max_depth",), field="spec.maxTokens"),
+    Familiar(names=("min_depth",), field="spec.minTokens"),
+)
+"""What stands for a field of a SpeculationTuner, which has none of an engine's."""
+
+
+def every_row() -> Sequence[Familiar]:
+    """The rows of both kinds of resource."""
+    return (*FAMILIAR, *OF_TUNERS)
+
 
 def familiar(name: str) -> Sequence[tuple[str, Familiar]]:
     """The rows that have a name, however it is spelled, each with its own spelling."""
-    return [(each, row) for row in FAMILIAR for each in row.names if plain(each) == plain(name)]
+    return [(each, row) for row in every_row() for each in row.names if plain(each) == plain(name)]

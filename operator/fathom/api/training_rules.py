@@ -1,4 +1,4 @@
-"""Rules across fields of `draft.training`."""
+"""Rules across fields of `draft.training`, and the one of `draft.trial` without drafts."""
 
 from typing import Final
 
@@ -17,6 +17,13 @@ def _fits_its_budget(spec: SpeculativeDeploymentSpec) -> bool:
 _ABSENT: Final = "!has(self.draft.training)"
 
 TRAINING_RULES: Final[tuple[Rule[SpeculativeDeploymentSpec], ...]] = (
+    Rule(
+        field="draft.trial",
+        message="a draft is compared with replicas that draft: set speculation.drafting to "
+        "Enabled, or leave draft.trial out.",
+        cel="!has(self.draft.trial) || self.speculation.drafting != 'Disabled'",
+        holds=lambda spec: spec.draft.trial is None or spec.drafts,
+    ),
     Rule(
         field="draft.training",
         message="another draft is trained to take the place of one, and draft.id names none: set "

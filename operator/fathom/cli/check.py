@@ -87,7 +87,8 @@ def _facts(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[tu
         yield "target model", f"{spec.model.id}: {_shape(given.target.config)}"
     if spec.drafts and given.draft.config is not None:
         yield "draft model", f"{spec.draft.id}: {_shape(given.draft.config)}"
-    yield "family", verdict.family or "unknown"
+    if spec.drafts:
+        yield "family", verdict.family or "unknown"
     if resource.engine.layout.on_gpus and not spec.draft.method.looks_up_ngrams:
         yield "memory of one GPU", _memory(given)
 
@@ -141,8 +142,7 @@ def _states(given: PreflightInput) -> str:
 
 
 def _synchronous(start: EngineStart) -> str:
-    why = start.synchronous
-    if not why:
+    if not (why := start.synchronous):
         return ""
     live = f" Without asynchronous scheduling ({why}) it is live"
     if grammars := start.grammars:
@@ -194,15 +194,18 @@ def _missed(spec: SpeculativeDeploymentSpec, batches: int) -> str:
 
 
 def _memory(given: PreflightInput) -> str:
-    estimate = memory_estimate(given)
-    accelerator, draft = given.spec.node_pool.accelerator, given.spec.draft
+    estimate, draft = memory_estimate(given), given.spec.draft
+    accelerator, size = given.spec.node_pool.accelerator, estimate.memory_bytes
     with_target = draft.method.takes_no_draft or not draft.id
-    parts = [
-        f"target {_gib(estimate.target_bytes)}",
+    of_drafts = [
         "draft in the target's files" if with_target else f"draft {_gib(estimate.draft_bytes)}",
         f"KV cache of drafts {_gib(estimate.lookahead_bytes)}",
+    ]
+    parts = [
+        f"target {_gib(estimate.target_bytes)}",
+        *(of_drafts if given.spec.drafts else []),
         *([f"CUDA graphs about {_gib(estimate.graphs_bytes)}"] if estimate.graphs_bytes else []),
-        f"{accelerator} has {_gib(estimate.memory_bytes)}",
+        f"{accelerator} has {_gib(size) if size else 'an unknown size'}",
     ]
     return ", ".join(parts)
 
@@ -293,8 +296,9 @@ def check_command(
     """Say what is wrong with a SpeculativeDeployment, or what is known of its models and depth.
 
     Reads the config.json of target and draft, from an absolute directory or from the Hugging Face
-    Hub (HF_TOKEN, HF_ENDPOINT), and no weights. Each error and warning has the id of its rule
-    (docs/rules.md). Exit code 2: something is refused or, with --strict, warned of or not known.
+    Hub (HF_TOKEN, HF_ENDPOINT), and no weights. Of a SpeculationTuner it judges the spec. Each
+    error and warning has the id of its rule (docs/rules.md). Exit code 2: something is refused or,
+    with --strict, warned of or not known.
 
     With --live NAME, no file is read: a few prompts are asked of replicas in the cluster, at depth
     0 and at the deepest depth in force. Exit codes: 0, the same tokens; 1, not so; 2, not checked.
@@ -316,7 +320,7 @@ def check_command(
     for document in read(manifests):
         if isinstance(document.parsed, SpeculativeDeployment):
             models = asyncio.run(looked_up(document.parsed, hub))
-            judgement = judged(document.parsed, models)
+            judgement = judged(document.parsed, models, document.doubts)
             resource = judgement.candidate.resource
             report = report_of(document.where, resource, judgement)
             if server and not judgement.errors:

@@ -126,7 +126,7 @@ def lines_of(report: CheckReport, *, in_full: bool) -> Iterator[str]:
     found = [_wrapped(each.line) for each in report.findings if not each.silenced]
     silenced = [each for each in report.findings if each.silenced]
     quiet = counted(len(silenced), "finding is silenced", "findings are silenced")
-    named = ", ".join(f"{each.rule} ({each.silenced})" for each in silenced)
+    named = ", ".join(f"{each.rule} {each.field} ({each.silenced})" for each in silenced)
     ends = [_wrapped(f"{quiet}: {named}.")] if silenced else []
     # What is wrong comes first: of a spec that is refused the rest is for `-v`.
     facts = [_wrapped(f"{each.label}: {each.text}") for each in report.facts]

@@ -13,7 +13,9 @@ from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import ModelHub
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
 from fathom.api.conditions import Reason
+from fathom.api.names import SILENCE_PREFIX
 from fathom.api.problem import Problem, Severity, warning
+from fathom.api.suggestions import VERY_NEAR, nearest
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.group import MATCHES_LABEL_KEYS
 from fathom.model_facts import Absence, ModelFacts
@@ -29,7 +31,7 @@ from fathom.resource import (
 from fathom.rollout.replicas import all_replicas
 from fathom.text import counted
 from fathom.validation.candidate import Candidate, as_sized, candidate_of
-from fathom.validation.chain import problems_of
+from fathom.validation.chain import CHAIN, problems_of
 from fathom.validation.gpu_memory_checks import GIB, graph_cost
 from fathom.validation.model_input import unknown
 from fathom.validation.placement_checks import needed_kinds
@@ -38,6 +40,8 @@ from fathom.validation.spec_checks import TRIAL
 REFUSED: Final = 2
 """Exit code of a command that refused something."""
 _PAIR_RULE: Final = "draft-fits"
+_RULE_OF_VLLM: Final = "engine"
+"""`fathom.cli.engine_check.RULE`, which costs each command more to import."""
 _TO_DO: Final[Mapping[Absence, str]] = MappingProxyType(
     {
         Absence.NOT_LOCAL: "Check it where that directory is",
@@ -55,6 +59,11 @@ _TO_DO: Final[Mapping[Absence, str]] = MappingProxyType(
 _SOUND_TUNER: Final = (
     "the spec of this SpeculationTuner is sound. Its pods were not read: once it is applied, "
     "`kubectl get spectuner` says what can be done with them."
+)
+_SAME_NAME: Final = warning(
+    "metadata.name",
+    "an earlier document of this file has the same name, and this one overwrites it where they are "
+    "applied: rename or remove one of them.",
 )
 ModelRole = Literal["target", "draft"]
 
@@ -75,6 +84,8 @@ class Document:
     """The file, and the resource's name where the file holds several."""
     parsed: SpeculativeDeployment | tuple[Problem, ...]
     """The resource, or what is wrong with its schema and rules."""
+    doubts: tuple[Problem, ...] = ()
+    """What its user should know of it as one document of several."""
 
 
 def named(files: Sequence[str] | None, by_flag: Sequence[str] | None) -> tuple[str, ...]:
@@ -105,7 +116,9 @@ def read(files: Sequence[str]) -> Iterator[Document]:
         documents = [each for each in found if is_speculative_deployment(each)]
         tuners = [each for each in found if is_speculation_tuner(each)]
         if not (documents or tuners):
-            typer.echo(f"{where}: holds no SpeculativeDeployment.", err=True)
+            typer.echo(
+                f"{where}: holds no SpeculativeDeployment and no SpeculationTuner.", err=True
+            )
             missed = True
         for each in tuners:
             one, tuner = f"{where}: {_name(each)}", parse_tuner(each)
@@ -113,9 +126,11 @@ def read(files: Sequence[str]) -> Iterator[Document]:
                 typer.echo(f"{one}: {_SOUND_TUNER}", err=True)
             else:
                 yield Document(one, tuner)
-        for document in documents:
+        keys = [_key(each) for each in documents]
+        for index, document in enumerate(documents):
             one = where if len(documents) == 1 else f"{where}: {_name(document)}"
-            yield Document(one, parse(document))
+            again = keys[index] in keys[:index]
+            yield Document(one, parse(document), (_SAME_NAME,) if again else ())
     if missed:
         raise typer.Exit(REFUSED)
 
@@ -135,19 +150,25 @@ class Judgement:
     """What its user should know of one that is not refused."""
 
 
-def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]) -> Judgement:
+def judged(
+    resource: SpeculativeDeployment,
+    models: Mapping[ModelRef, ModelFacts],
+    doubts: Iterable[Problem] = (),
+) -> Judgement:
     """Judge a resource as a new one, for no cluster in particular.
 
     Args:
         resource: that `parse` accepted.
         models: what is known of the models that it names.
+        doubts: what was found of its document.
     """
     candidate = candidate_of(as_sized(resource, models), models)
     found, verdict, unread = problems_of(candidate), candidate.verdict, dict(_unread(candidate))
     doubt = [warning(verdict.field, verdict.message)] if verdict.reason is Reason.DOUBTFUL else []
     not_known = list(unread.values())
-    if verdict.reason is Reason.NOT_CHECKED and not unread:
-        not_known = [unknown(verdict.message, verdict.field)]
+    of_engine = verdict.field.startswith("spec.engine")
+    if verdict.reason is Reason.NOT_CHECKED and (of_engine or not unread):
+        not_known.append(unknown(verdict.message, verdict.field))
     silenced = candidate.silenced(_PAIR_RULE)
     trial = candidate.trial.verdict if candidate.trial is not None else None
     tried = [] if trial is None or trial.reason is not Reason.NOT_CHECKED else [trial]
@@ -166,10 +187,28 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
             *_of_pair((unknown(each.message, TRIAL) for each in tried), silenced),
         ),
         warnings=(
+            *doubts,
+            *_silences(candidate),
             *_of_pair(doubt, silenced),
             *(each for each in found if each.severity is Severity.WARNING),
         ),
     )
+
+
+def _silences(candidate: Candidate) -> Iterator[Problem]:
+    """Annotations that silence nothing: of no rule, or without a reason."""
+    known = {_RULE_OF_VLLM, *(rule.id for link in CHAIN for rule in link)}
+    for name in candidate.resource.metadata.annotations or {}:
+        rule = name.removeprefix(SILENCE_PREFIX)
+        if rule == name or (candidate.silenced(rule) and rule in known):
+            continue
+        near = nearest(rule, known, VERY_NEAR)
+        why = ", and has no reason: write why as its value."
+        if rule not in known:
+            why = (
+                f": no rule is called {rule}.{f' Did you mean {near}?' if near else ' Remove it.'}"
+            )
+        yield warning("metadata.annotations", f"{name} silences nothing{why}")
 
 
 def _of_pair(found: Iterable[Problem], silenced: str) -> Iterator[Problem]:
@@ -228,6 +267,8 @@ def bill(candidate: Candidate) -> tuple[str, ...]:
     )
     if more := spec.rollout.max_surge * layout.gpus:
         gpus += f"; a rollout takes up to {more} more"
+    if spec.draft.training is not None and spec.draft.training.gpus:
+        gpus += f"; a training, once a person approves it, takes {spec.draft.training.gpus}"
     apis = [f"{kind.kind} {kind.version}" for kind in needed_kinds(layout)]
     if layout.domain_key:
         apis.append(f"Kubernetes {'.'.join(map(str, MATCHES_LABEL_KEYS))}")
@@ -260,3 +301,10 @@ def tell(where: str, problems: Sequence[Problem]) -> None:
 def _name(document: Mapping[str, JsonValue]) -> str:
     metadata = document.get("metadata")
     return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+
+
+def _key(document: Mapping[str, JsonValue]) -> tuple[str, str]:
+    """By which an API server tells it from others of its kind."""
+    metadata = document.get("metadata")
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return str(namespace or ""), _name(document)

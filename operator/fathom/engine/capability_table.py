@@ -69,6 +69,9 @@ class Row:
 
 EVERY_RELEASE: Final = Capability(SpecifierSet())
 """Found in the oldest and in the newest release that was read."""
+READ: Final = Capability(SpecifierSet("<0.34"))
+"""What is claimed of a release holds up to the newest that was read: of later ones nothing is
+known."""
 
 SEVERAL_NODES: Final = Capability(SpecifierSet(">=0.11.1"))
 """Without Ray: --nnodes and what belongs to it."""

@@ -57,7 +57,7 @@ WORDS: Final[Mapping[Takes, str]] = MappingProxyType(
     {
         Takes.WHOLE: "a whole number",
         Takes.SIZE: "a whole number, such as 8192 or 8k",
-        Takes.LENGTH: "a whole number, such as 8192 or 8k, or auto",
+        Takes.LENGTH: "a whole number from -1 up, such as 8192 or 8k, or auto",
         Takes.NUMBER: "a number",
         Takes.JSON: "JSON",
         Takes.OBJECT: 'a JSON object, such as {"key": 1}',
@@ -334,16 +334,17 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _is_whole(text: str) -> bool:
-    return text.strip()[-1:].isdecimal() and whole_number(text) is not None
+def _is_length(text: str) -> bool:
+    found = -1 if text.strip().lower() == "auto" else whole_number(text)
+    return found is not None and found >= -1
 
 
 _JSON: Final = frozenset({Takes.JSON, Takes.OBJECT, Takes.OBJECT_OR_TEXT})
 _NUMBERS: Final[Mapping[Takes, Callable[[str], bool]]] = MappingProxyType(
     {
-        Takes.WHOLE: _is_whole,
+        Takes.WHOLE: lambda text: text.strip()[-1:].isdecimal() and whole_number(text) is not None,
         Takes.SIZE: lambda text: whole_number(text) is not None,
-        Takes.LENGTH: lambda text: text.strip().lower() == "auto" or whole_number(text) is not None,
+        Takes.LENGTH: _is_length,
         Takes.NUMBER: _is_number,
     }
 )

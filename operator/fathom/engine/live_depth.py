@@ -61,10 +61,13 @@ def _obstacles(
 ) -> Iterator[str]:
     """What stands against live depth in an engine of a known version, the first thing first."""
     depth = _stays(spec)
+    as_stated, release = "", "spec.engine.image"
+    if spec.engine.version:
+        as_stated, release = " (spec.engine.version)", "spec.engine.image and spec.engine.version"
     if not LIVE_DEPTH.in_version(version):
         yield (
-            f"depth can be changed live in vLLM {LIVE_DEPTH.versions}, and this is {version}, so "
-            f"{depth}: change spec.engine.image.{_no_drain(start)}"
+            f"depth can be changed live in vLLM {LIVE_DEPTH.versions}, and this is {version}"
+            f"{as_stated}, so {depth}: change {release}.{_no_drain(start)}"
         )
     if spec.engine.data_parallel_size > 1 and not LIVE_DEPTH_DATA_PARALLEL.in_version(version):
         yield (
@@ -101,8 +104,8 @@ def _obstacles(
     if spec.verifies_adaptively and not LIVE_DEPTH_ADAPTIVE.in_version(version):
         yield (
             "depth can be changed live with adaptive verification in vLLM "
-            f"{LIVE_DEPTH_ADAPTIVE.versions}, and this is {version}, so {depth}: change "
-            "spec.engine.image, or set speculation.adaptiveVerification to Disabled."
+            f"{LIVE_DEPTH_ADAPTIVE.versions}, and this is {version}{as_stated}, so {depth}: change "
+            f"{release}, or set speculation.adaptiveVerification to Disabled."
         )
 
 

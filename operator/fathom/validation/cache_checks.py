@@ -18,7 +18,7 @@ from fathom.manifests.cache import (
 )
 from fathom.manifests.template_parts import parts
 from fathom.rollout.replicas import all_replicas
-from fathom.validation.candidate import Candidate
+from fathom.validation.candidate import Candidate, Rule
 from fathom.validation.gpu_memory_checks import GIB
 from fathom.validation.start_checks import engine_variables
 
@@ -37,6 +37,13 @@ def access_modes(candidate: Candidate) -> Iterator[Problem]:
     spec, layout = candidate.spec, candidate.engine.layout
     cache, modes = spec.cache, frozenset(spec.cache.access_modes)
     if not cache.size:
+        return
+    if not amount_of(cache.size):
+        yield Problem(
+            field="spec.cache.size",
+            message=f"Kubernetes makes no claim of {cache.size}: write the size that the weights "
+            "need, such as 800Gi, or leave cache out.",
+        )
         return
     if AccessMode.READ_WRITE_ONCE_POD in modes and len(modes) > 1:
         yield Problem(
@@ -174,3 +181,19 @@ def _is_mounted(spec: SpeculativeDeploymentSpec, place: str) -> bool:
         str(each.get("mountPath")) for one in containers for each in parts(one, "volumeMounts")
     ]
     return any(f"{place}/".startswith(f"{at.rstrip('/')}/") for at in (CACHE_DIRECTORY, *mounts))
+
+
+RULES: Final = (
+    Rule(
+        id="cache-size",
+        check=size_of_cache,
+        says="The weights fit in the claim that Fathom makes.",
+        source="the hub's sizes of files",
+    ),
+    Rule(
+        id="host-memory",
+        check=host_memory,
+        says="Limits of memory hold what is kept there.",
+        source="vllm/config/offload.py, vllm/config/cache.py",
+    ),
+)

@@ -44,7 +44,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
         _of_the_api(
             id="engine-version",
             check=spec_checks.version,
-            says="engine.version is a version.",
+            says="engine.version is a version, and the one of a published tag.",
         ),
         _of_the_api(
             id="model-name",
@@ -270,18 +270,7 @@ CHAIN: Final[tuple[tuple[Rule, ...], ...]] = (
             says="No code of the draft's repository runs in the engine, and no pickle is read.",
             source="vllm/config/speculative.py, vllm/model_executor/model_loader",
         ),
-        Rule(
-            id="cache-size",
-            check=cache_checks.size_of_cache,
-            says="The weights fit in the claim that Fathom makes.",
-            source="the hub's sizes of files",
-        ),
-        Rule(
-            id="host-memory",
-            check=cache_checks.host_memory,
-            says="Limits of memory hold what is kept there.",
-            source="vllm/config/offload.py, vllm/config/cache.py",
-        ),
+        *cache_checks.RULES,
         Rule(
             id="token-budget",
             check=argument_checks.token_budget_warnings,

@@ -15,7 +15,7 @@ from typing import Final
 from fathom.api.conditions import ConditionStatus, Reason
 from fathom.api.methods import METHODS, Method
 from fathom.api.problem import Problem, Severity
-from fathom.engine.capability_table import ARCHITECTURES, has_release
+from fathom.engine.capability_table import ARCHITECTURES, READ, has_release
 from fathom.model_facts import Absence, ModelConfig, ModelFacts
 from fathom.text import shortened
 from fathom.validation.gpu_memory_checks import (
@@ -139,7 +139,14 @@ def _lacks(config: ModelConfig, method: Method) -> Iterator[str]:
 
 def engine_known(given: PreflightInput) -> Problem | None:
     """Releases differ, so which one it is must be known."""
-    if given.version is not None:
+    version = given.version
+    if version is not None and not READ.in_version(version):
+        return unknown(
+            f"vLLM {version} is a later release than those that were read, so that it is not known "
+            f"if it runs {given.spec.draft.id or 'such speculation'}: vLLM says at start.",
+            "spec.engine.version" if given.spec.engine.version else "spec.engine.image",
+        )
+    if version is not None:
         return None
     return unknown(
         f"which vLLM {given.spec.engine.image} holds is unknown: set spec.engine.version to have "

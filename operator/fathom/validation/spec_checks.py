@@ -17,7 +17,13 @@ from fathom.api.choices import AdaptiveVerification
 from fathom.api.conditions import Reason
 from fathom.api.names import bad_label_names
 from fathom.api.problem import Problem, warning
-from fathom.engine.start import PROFILED_BY_DEFAULT, PROFILED_CONTEXT, parsed_version
+from fathom.engine.start import (
+    PROFILED_BY_DEFAULT,
+    PROFILED_CONTEXT,
+    is_release_image,
+    parsed_version,
+    tagged_version,
+)
 from fathom.manifests.template_parts import parts
 from fathom.model_refs import is_model_name
 from fathom.text import counted
@@ -57,11 +63,19 @@ def creation_rules(candidate: Candidate) -> Iterator[Problem]:
 
 
 def version(candidate: Candidate) -> Iterator[Problem]:
-    stated = candidate.spec.engine.version
-    if stated and parsed_version(stated) is None:
+    engine = candidate.spec.engine
+    stated, found = engine.version, parsed_version(engine.version)
+    if stated and found is None:
         yield Problem(
             field="spec.engine.version",
             message=f"{stated!r} is not a version: write vLLM's, such as 0.32.0.",
+        )
+    tagged = tagged_version(engine.image) if is_release_image(engine.image) else None
+    if found is not None and tagged is not None and found.public != tagged.public:
+        yield warning(
+            "spec.engine.version",
+            f"this is {stated}, and counts, where the tag of spec.engine.image says {tagged}: "
+            "remove it, unless the image holds another vLLM than its tag says.",
         )
 
 
@@ -76,6 +90,16 @@ def model_names(candidate: Candidate) -> Iterator[Problem]:
                 message="this is neither a Hugging Face id (organisation/name) nor an absolute "
                 "path in the pod: write one of them, without hf:// and the like. What is in a "
                 "claim has a path once cache.claimName or podTemplate mounts it.",
+            )
+    tried = spec.draft.trial.revision if spec.draft.trial else ""
+    for field, revision in (
+        *(("model", spec.model.revision), ("draft", spec.draft.revision)),
+        ("draft.trial", tried),
+    ):
+        if any(each.isspace() for each in revision):
+            yield Problem(
+                field=f"spec.{field}.revision",
+                message="no revision has a space in it: write a branch, a tag or a commit.",
             )
 
 

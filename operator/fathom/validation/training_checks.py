@@ -1,7 +1,7 @@
-"""Checks of `draft.training.template`, the pod that trains. Pure.
+"""Checks of `draft.training`, above all of its pod, and of settings without effect. Pure.
 
-Whoever may write it may run pods anyway; so all that is refused is what would not train, or would
-take more than its user allowed.
+Whoever may write the pod may run pods anyway; so all that is refused is what would not train, or
+would take more than its user allowed.
 """
 
 from collections.abc import Iterator
@@ -9,11 +9,12 @@ from typing import Final
 
 from fathom.api.accelerators import AMD, NVIDIA
 from fathom.api.pod_fields import amount_of
-from fathom.api.problem import Problem
+from fathom.api.problem import Problem, Severity, warning
 from fathom.api.training import TrainingSpec
 from fathom.manifests.strategic_merge import schema_problems
 from fathom.manifests.template_parts import Overlay, Part, by, part, parts
 from fathom.manifests.training_job import CONTAINER, OWN_LABELS, OWN_VOLUMES, own_mounts
+from fathom.rollout.replicas import why_no_arm
 from fathom.text import counted
 from fathom.validation.candidate import Candidate, Rule
 from fathom.validation.merged_template import overlay_problems
@@ -30,10 +31,18 @@ def template(candidate: Candidate) -> Iterator[Problem]:
     training = candidate.spec.draft.training
     if training is None:
         return
+    if "kind" in training.template or "template" in part(training.template, "spec"):
+        yield Problem(field=_FIELD, message=_another_object(training.template.get("kind")))
+        return
     found = tuple(schema_problems(training.template, _FIELD))
     yield from found
-    if found:
+    if any(each.severity is Severity.ERROR for each in found):
         return
+    yield from _what_trains(training)
+    yield from _in_pod(training)
+
+
+def _what_trains(training: TrainingSpec) -> Iterator[Problem]:
     for name in sorted(part(training.template, "metadata", "labels")):
         if name.startswith(OWN_LABELS):
             yield Problem(
@@ -55,7 +64,13 @@ def template(candidate: Candidate) -> Iterator[Problem]:
         for name in sorted(by("name", parts(each, "env"))):
             if name.startswith(OWN_PREFIX):
                 yield Problem(field=f"{_FIELD}.spec", message=own_variable_sentence(name))
-    yield from _in_pod(training)
+
+
+def _another_object(kind: object) -> str:
+    if kind == "Pod":
+        return "this is a Pod, where a template belongs: leave out its apiVersion and kind."
+    found = kind if isinstance(kind, str) else "Job"
+    return f"this is a {found}, where the template of a pod belongs: put its spec.template here."
 
 
 def _in_pod(training: TrainingSpec) -> Iterator[Problem]:
@@ -116,6 +131,41 @@ def gpus(candidate: Candidate) -> Iterator[Problem]:
         )
 
 
+def settings_used(candidate: Candidate) -> Iterator[Problem]:
+    """What is written and changes nothing, or takes GPU hours for what nothing would serve."""
+    spec = candidate.spec
+    if spec.draft.trial is not None and not spec.draft.tries_another:
+        yield warning(
+            "spec.draft.trial",
+            "this is the draft that all replicas have, so that nothing is tried: name another "
+            "draft or revision, or leave it out.",
+        )
+    tuning = spec.speculation.tuning
+    if tuning.tpot_milliseconds is not None and not tuning.objective.keeps_slo:
+        yield warning(
+            "spec.speculation.tuning.tpotMilliseconds",
+            f"objective {tuning.objective} does not keep to it: set objective to Goodput, or leave "
+            "it out.",
+        )
+    training = spec.draft.training
+    if training is None:
+        return
+    if not spec.drafts:
+        yield warning(
+            _TRAINING,
+            "speculation.drafting is Disabled, so that no replica would serve what is trained: set "
+            "it to Enabled, or leave this out.",
+        )
+    elif spec.replicas and (why := why_no_arm(spec)):
+        yield warning(_TRAINING, f"a trained draft is tried in one replica, and {why}.")
+    if not amount_of(training.max_draft_size):
+        yield warning(
+            f"{_TRAINING}.maxDraftSize",
+            f"{training.max_draft_size} takes no draft, and each would be refused after its "
+            "training: set the size of the largest one, such as 16Gi.",
+        )
+
+
 def _containers(pod: Part) -> Iterator[Part]:
     for kind in _KINDS:
         yield from parts(pod, "spec", kind)
@@ -138,6 +188,12 @@ RULES: Final = (
         id="training-gpus",
         check=gpus,
         says="The budget of a training counts the GPUs that its pod asks for.",
+        source="the API of Fathom",
+    ),
+    Rule(
+        id="settings-used",
+        check=settings_used,
+        says="What is written has an effect, and a trained draft can be tried and served.",
         source="the API of Fathom",
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fathom.resource import SpeculativeDeployment, parse
+from fathom.resource import SpeculationTuner, SpeculativeDeployment, parse, parse_tuner
 from manifest_samples import GOOD
 from odd_specs import BEYOND_BOUNDS, CHOICES, NAMES, OTHER_TYPES, PLACES
 
@@ -94,6 +94,31 @@ def test_a_field_that_is_not_there_is_no_better_without_a_value() -> None:
     assert refused(written("spec.engine.envFrom", None)) == [
         f"spec.engine.envFrom: {PLACES['spec.engine.envFrom']}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("field", "advice"),
+    [
+        ("speculation", ". Did you mean tokens?"),
+        ("num_speculative_tokens", ". Did you mean tokens?"),
+        ("max_depth", ". Did you mean maxTokens?"),
+        ("max_num_seqs", ": remove it, or see `kubectl explain spectuner.spec`."),
+        ("image", ": remove it, or see `kubectl explain spectuner.spec`."),
+        ("bogus", ": remove it, or see `kubectl explain spectuner.spec`."),
+        ("matchLabels", ": set spec.selector.matchLabels instead."),
+    ],
+)
+def test_a_tuner_is_advised_of_its_own_fields(field: str, advice: str) -> None:
+    document = {
+        "apiVersion": "fathom.dev/v1alpha1",
+        "kind": "SpeculationTuner",
+        "metadata": {"name": "a"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, field: 3},
+    }
+    refusal = parse_tuner(document)
+
+    assert not isinstance(refusal, SpeculationTuner)
+    assert [str(each) for each in refusal] == [f"spec.{field}: unknown field{advice}"]
 
 
 @pytest.mark.parametrize("name", NAMES)

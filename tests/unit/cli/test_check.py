@@ -9,10 +9,12 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from fathom.cli.check_report import CheckList
+from fathom.cli.engine_check import RULE
 from fathom.cli.main import app
 from manifest_samples import manifest
 from support.draft_weights import changed, file_of, header_of, shapes_of
 from support.model_pairs import NAMES, PAIRS, Pair
+from support.played_training import ALLOWED
 from support.wrapped import unwrapped
 
 
@@ -295,12 +297,37 @@ def test_no_target_that_nobody_read_is_valid(tmp_path: Path, changes: dict[str, 
     assert (report["verdict"], report["unread"][0]) == ("unknown", "target")
 
 
+@pytest.mark.parametrize("draft", [{}, {"draft": {"method": "mtp"}}], ids=["a draft", "mtp"])
+def test_nothing_is_said_of_drafts_where_none_is_loaded(
+    tmp_path: Path, draft: dict[str, Any]
+) -> None:
+    changes = draft | {"speculation": {"drafting": "Disabled"}}
+    lines = unwrapped(check(tmp_path, changes, "-v").stdout)
+
+    assert "  memory of one GPU: target unknown, GB200 has 185.0 GiB" in lines
+    assert not [each for each in lines if each.startswith("  family: ")]
+
+
 def test_a_draft_that_is_not_checked_in_full_is_not_valid(tmp_path: Path) -> None:
     pair = Pair.read("good", "llama-eagle3")
     unversioned = {"engine.image": "vllm/vllm-openai:nightly"}
     first, finding, *_ = unwrapped(check(tmp_path, as_directories(pair) | unversioned).stdout)
     assert first.endswith(": the spec is sound; not all could be checked")
     assert finding.startswith("  unknown [draft-fits] spec.engine.version: which vLLM ")
+
+
+def test_what_is_not_known_of_the_engine_is_told_beside_models_that_were_not_read(
+    tmp_path: Path,
+) -> None:
+    later = {"engine.image": "vllm/vllm-openai:v0.40.0"}
+    found = [
+        each.partition(": ")[0]
+        for each in unwrapped(check(tmp_path, later).stdout)
+        if each.startswith("  unknown [draft-fits] ")
+    ]
+
+    fields = ("spec.model.id", "spec.draft.id", "spec.engine.image")
+    assert found == [f"  unknown [draft-fits] {each}" for each in fields]
 
 
 def test_what_is_unknown_can_be_silenced_and_stays_unknown(tmp_path: Path) -> None:
@@ -311,7 +338,46 @@ def test_what_is_unknown_can_be_silenced_and_stays_unknown(tmp_path: Path) -> No
     quiet = CliRunner().invoke(app, ["check", "--offline", "--strict", "-f", str(file)])
     assert quiet.exit_code == 0
     assert quiet.stdout.startswith("! kimi: unknown, revision ")
-    assert "2 findings are silenced: draft-fits (CI has no hub), draft-fits" in quiet.stdout
+    assert (
+        "  2 findings are silenced: draft-fits spec.model.id (CI has no hub), draft-fits "
+        "spec.draft.id (CI has no hub)."
+    ) in unwrapped(quiet.stdout)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason", "why"),
+    [
+        ("draft-fit", "CI", ": no rule is called draft-fit. Did you mean draft-fits?"),
+        ("nonsense", "CI", ": no rule is called nonsense. Remove it."),
+        ("draft-fits", " ", ", and has no reason: write why as its value."),
+        (RULE, "CI", ""),
+    ],
+)
+def test_an_annotation_that_silences_nothing_is_told(
+    tmp_path: Path, rule: str, reason: str, why: str
+) -> None:
+    document, file = manifest(), tmp_path / "b.yaml"
+    document["metadata"]["annotations"] = {f"silence.fathom.dev/{rule}": reason}
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    printed = unwrapped(CliRunner().invoke(app, ["check", "--offline", str(file)]).stdout)
+    expected = f"  warning metadata.annotations: silence.fathom.dev/{rule} silences nothing{why}"
+
+    assert [each for each in printed if "silences nothing" in each] == ([expected] if why else [])
+
+
+def test_the_bill_has_what_a_training_takes(tmp_path: Path) -> None:
+    lines = unwrapped(check(tmp_path, ALLOWED).stdout)
+
+    (gpus,) = (each for each in lines if each.startswith("  GPUs: "))
+    assert gpus.endswith("; a training, once a person approves it, takes 4.")
+
+
+def test_the_memory_of_a_gpu_that_is_not_known_is_not_made_up(tmp_path: Path) -> None:
+    pool = {"nodePool": {"accelerator": "Custom", "gpusPerNode": 4}, "engine.attentionBackend": ""}
+    lines = unwrapped(check(tmp_path, pool, "-v").stdout)
+
+    (memory,) = (each for each in lines if each.startswith("  memory of one GPU: "))
+    assert memory.endswith("Custom has an unknown size")
 
 
 def test_the_document_has_the_same_findings_as_the_text(tmp_path: Path) -> None:
@@ -347,7 +413,7 @@ def test_warnings_can_be_refused_and_silenced_with_a_reason(tmp_path: Path) -> N
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
     quiet = CliRunner().invoke(app, ["check", "--offline", "--strict", "-f", str(file)])
     assert (quiet.exit_code, quiet.stdout[0]) == (0, "✔")
-    assert "1 finding is silenced: option-names (our fork has it)." in quiet.stdout
+    assert "1 finding is silenced: option-names spec.engine.args[0] (our fork" in quiet.stdout
 
 
 def test_says_what_depth_costs_a_hybrid_target(tmp_path: Path) -> None:

@@ -80,7 +80,9 @@ def test_a_silenced_warning_is_named_with_its_reason_and_does_not_count() -> Non
     given = report(0).model_copy(update={"findings": findings([quiet])})
     printed = list(lines(given, in_full=False))
     assert printed[0].startswith("✔")
-    assert printed[1] == "  1 finding is silenced: option-names (our fork has it)."
+    assert (
+        printed[1] == "  1 finding is silenced: option-names spec.engine.args[0] (our fork has it)."
+    )
 
 
 def test_the_document_says_its_version() -> None:

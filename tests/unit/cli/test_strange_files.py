@@ -14,7 +14,7 @@ from support.wrapped import unwrapped
 
 GOOD = yaml.safe_dump(manifest())
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
-NONE = "holds no SpeculativeDeployment."
+NONE = "holds no SpeculativeDeployment and no SpeculationTuner."
 ALIAS = "not YAML: *a is within what it names"
 DEEP = "not YAML: nested more than 100 deep"
 
@@ -115,7 +115,7 @@ def test_no_text_brings_a_traceback(command: str, text: str, sentence: str, tmp_
 @pytest.mark.parametrize("date", ["2024-13-45", "2024-01-02", "2024-01-02 10:00:00"])
 def test_a_date_is_text_as_it_is_for_kubectl(date: str, tmp_path: Path) -> None:
     text = GOOD.replace(
-        "id: nvidia/Kimi-K2.6-NVFP4", f"id: nvidia/Kimi-K2.6-NVFP4\n    revision: {date}"
+        "id: nvidia/Kimi-K2.6-NVFP4", f"id: nvidia/Kimi-K2.6-NVFP4\n    servedName: {date}"
     )
 
     result = ask("render", tmp_path / "a.yaml", text)
@@ -221,6 +221,20 @@ metadata: {name: qwen}
 spec:
   selector: {matchLabels: {app: qwen}}
 """
+
+
+def test_two_documents_of_one_name_are_told_of(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    both = yaml.safe_load(GOOD)
+    both["metadata"]["namespace"] = "other"
+    other = yaml.safe_dump(both)
+
+    apart = ask("check", file, f"{GOOD}---\n{other}")
+    twice = ask("check", file, f"{GOOD}---\n{other}---\n{GOOD}")
+
+    said = "an earlier document of this file has the same name"
+    assert said not in apart.stdout
+    assert "\n".join(unwrapped(twice.stdout)).count(said) == 1
 
 
 def test_of_a_tuner_only_its_spec_is_judged(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.api.problem import Severity
 from fathom.engine.capability_table import SHUTDOWN_TIMEOUT
+from fathom.validation.chain import CHAIN, problems_of
 from fathom.validation.engine_checks import capabilities
 from manifest_samples import resource
 from support.validated import candidate, errors
+
+RULE_OF_VERSION = next(each for each in CHAIN[0] if each.id == "engine-version")
 
 
 def image(version: str) -> dict[str, str]:
@@ -519,6 +522,22 @@ def test_an_old_parser_is_told_of_where_nothing_is_refused(
     assert not list(capabilities(candidate(sd)))
     assert refusal is not None
     assert ("a pod that goes aborts its requests" in refusal[1]) is not known
+
+
+def test_a_version_that_is_stated_is_named_where_it_decides() -> None:
+    engine = image("0.32.0") | {"engine.version": "0.31.0"}
+    refusal = resource(engine).engine.not_live
+    (doubt,) = problems_of(candidate(resource(engine)), [[RULE_OF_VERSION]])
+    agreed = image("0.32.0-cu130") | {"engine.version": "v0.32.0+cu130"}
+
+    assert refusal is not None
+    assert (
+        "and this is 0.31.0 (spec.engine.version), so depth stays at tokens (3): change "
+        "spec.engine.image and spec.engine.version."
+    ) in refusal.sentence
+    assert (doubt.severity, doubt.field) == (Severity.WARNING, "spec.engine.version")
+    assert "this is 0.31.0, and counts, where the tag of spec.engine.image says" in doubt.message
+    assert not problems_of(candidate(resource(agreed)), [[RULE_OF_VERSION]])
 
 
 def test_each_obstacle_to_live_depth_is_named_with_its_own_cure() -> None:

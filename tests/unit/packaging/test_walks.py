@@ -7,7 +7,7 @@ import structlog
 
 from walks import TRIPS
 
-MOST = {"edit": 199, "check": 135, "decision": 32}
+MOST = {"edit": 200, "check": 137, "decision": 32}
 """Functions. Fewer is better: lower it with each that goes. A new rule is one more. At 47133676,
 with half as many rules, an edit took 169 and a check 123
 (docs/design/0057-an-engine-has-a-profile.md)."""

@@ -22,6 +22,13 @@ def claim(*modes: str, **changes: Any) -> dict[str, Any]:
     return {**ONE_GPU, "cache.size": "800Gi", **stated, **changes}
 
 
+def test_a_claim_of_nothing_is_refused() -> None:
+    (problem,) = errors(resource(claim(**{"cache.size": "0"})))
+
+    assert problem.field == "spec.cache.size"
+    assert problem.message.startswith("Kubernetes makes no claim of 0: write the size")
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

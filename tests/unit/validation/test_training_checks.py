@@ -6,7 +6,7 @@ import pytest
 
 from manifest_samples import resource
 from support.played_training import ALLOWED, TEMPLATE, TRAINING
-from support.validated import errors
+from support.validated import errors, warnings
 
 GPUS = {"limits": {"nvidia.com/gpu": "3"}}
 TOO_MUCH = {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
@@ -51,6 +51,17 @@ def test_what_trains_is_taken(template: dict[str, Any]) -> None:
         ({"spec": {"containers": [{"name": "main", "image": "a/b"}]}}, "none is called train"),
         ({"spec": {"containers": [{"name": "train"}]}}, "the container train has no image"),
         ({"spec": {"contaners": []}}, "contaners"),
+        # What a newer Kubernetes may know hides nothing that is wrong.
+        (
+            {"spec": {"containers": [{"name": "main", "image": "a/b"}], "futureField": 1}},
+            "none is called train",
+        ),
+        (
+            {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pod()}},
+            "this is a Job, where the template of a pod belongs: put its spec.template here",
+        ),
+        ({"spec": {"template": pod()}}, "put its spec.template here"),
+        ({"kind": "Pod", **pod()}, "this is a Pod"),
         (
             pod({"name": "a", "image": "a/b", "env": [{"name": "FATHOM_RUN", "value": "1"}]}),
             "remove FATHOM_RUN",
@@ -86,7 +97,8 @@ def test_what_trains_is_taken(template: dict[str, Any]) -> None:
         ),
     ],
     ids=[
-        *("nothing", "another name", "no image", "misspelt", "our variable", "our label", "gpus"),
+        *("nothing", "another name", "no image", "misspelt", "newer", "a Job", "as in a Job"),
+        *("a Pod", "our variable", "our label", "gpus"),
         *("no volume", "our path", "one path twice", "our volume", "one name twice", "too much"),
     ],
 )
@@ -94,3 +106,57 @@ def test_what_would_not_train_is_refused_with_what_to_do(
     template: dict[str, Any], words: str
 ) -> None:
     assert any(words in each for each in refused(template))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        (
+            {"speculation.drafting": "Disabled", **ALLOWED},
+            "spec.draft.training",
+            "no replica would serve what is trained",
+        ),
+        (
+            {"rollout.maxSurge": 0, **ALLOWED},
+            "spec.draft.training",
+            "a trained draft is tried in one replica, and it is compared with another replica: set",
+        ),
+        (
+            {**ALLOWED, "draft.training": {**TRAINING, "maxDraftSize": "0"}},
+            "spec.draft.training.maxDraftSize",
+            "0 takes no draft",
+        ),
+        (
+            {"draft.id": "a/b", "draft.trial": {"id": "a/b"}},
+            "spec.draft.trial",
+            "this is the draft that all replicas have",
+        ),
+        (
+            {"speculation.tuning.tpotMilliseconds": 50},
+            "spec.speculation.tuning.tpotMilliseconds",
+            "objective Throughput does not keep to it: set objective to Goodput",
+        ),
+    ],
+    ids=["no drafts", "no replica beside", "no size", "the same draft", "no SLO"],
+)
+def test_what_is_written_for_nothing_is_told(
+    changes: dict[str, Any], field: str, words: str
+) -> None:
+    (found,) = (each for each in warnings(resource(changes)) if each.rule == "settings-used")
+
+    assert found.field == field
+    assert words in found.message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ALLOWED,
+        {"replicas": 0, **ALLOWED},
+        {"draft.id": "a/b", "draft.trial": {"id": "a/b", "revision": "new"}},
+        {"speculation.tuning": {"objective": "Goodput", "tpotMilliseconds": 50}},
+    ],
+    ids=["a training", "scaled to none", "another revision", "an SLO"],
+)
+def test_what_has_an_effect_is_not(changes: dict[str, Any]) -> None:
+    assert "settings-used" not in {each.rule for each in warnings(resource(changes))}

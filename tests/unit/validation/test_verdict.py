@@ -514,6 +514,23 @@ def test_a_kv_cache_that_is_asked_for_or_free_is_not_doubted(spec: dict[str, Any
 OFF = {"speculation.drafting": "Disabled"}
 
 
+@pytest.mark.parametrize(
+    ("engine", "field"),
+    [
+        ({"engine.image": "vllm/vllm-openai:v0.40.0"}, "spec.engine.image"),
+        ({"engine.image": "a/b:c", "engine.version": "0.40.0"}, "spec.engine.version"),
+    ],
+)
+def test_nothing_is_claimed_of_a_release_that_was_not_read(
+    engine: dict[str, Any], field: str
+) -> None:
+    found = judged(engine, None, None)
+
+    assert (found.status, found.reason) == (ConditionStatus.UNKNOWN, Reason.NOT_CHECKED)
+    assert found.field == field
+    assert found.message.startswith("vLLM 0.40.0 is a later release than those that were read")
+
+
 def test_a_draft_that_is_not_loaded_is_not_judged() -> None:
     verdict = judged(OFF | OLD | {"draft.method": "dflash"}, None, None)
     assert (verdict.status, verdict.reason) == (ConditionStatus.TRUE, Reason.NO_DRAFT)
