@@ -157,7 +157,8 @@ async def seen_by_commands(namespace: TestNamespace, *, level: str) -> None:
     code, out, err = await fathom(namespace, "top")
     assert (code, err) == (0, "")
     header, row = (line.split() for line in out.splitlines())
-    assert (header[:3], row[:3]) == (["NAME", "READY", "LEVEL"], ["tuner/qwen", "1/1", level])
+    assert header[:4] == ["NAME", "ALARMS", "READY", "LEVEL"]
+    assert row[:4] == ["tuner/qwen", "–", "1/1", level]
 
     code, listed, err = await fathom(namespace, "status")
     assert (code, err) == (0, "")

@@ -203,7 +203,7 @@ async def test_all_metrics_lost_in_mid_bake_hold_and_then_time_out_with_a_reason
     cluster.dark = True
     await cluster.run(1800)
     assert cluster.stage == "Canary"
-    assert "cannot be read: holding" in cluster.harness.condition("Progressing")["message"]
+    assert "cannot be compared" in cluster.harness.condition("Progressing")["message"]
     await cluster.run(LONGEST_S, until=lambda: ended(cluster))
     assert cluster.steps == CANARY + BACK
     assert cluster.harness.status["rollout"]["reason"] == "MetricsLost"

@@ -165,7 +165,10 @@ async def test_a_job_that_is_refused_is_tried_for_an_hour_and_it_says_where_to_r
     harness = await refused()
     found = training_of(harness)
     assert found["phase"] == "Training"
-    assert "has not taken it so far, and Degraded says why" in found["message"]
+    assert (
+        "begins once the API server takes it; where that refuses, Degraded says why"
+        in found["message"]
+    )
     degraded = next(each for each in harness.status["conditions"] if each["type"] == "Degraded")
     assert "exceeded quota" in degraded["message"]
     harness.kube.fail = lambda _verb, _kind: None
@@ -383,7 +386,10 @@ async def test_an_intake_that_the_api_server_refuses_says_where_to_read_why() ->
     await pass_minutes(harness, 5)
     found = training_of(harness)
     assert found["phase"] == "Intake"
-    assert "has not taken it so far, and Degraded says why." in found["message"]
+    assert (
+        "begins once the API server takes it; where that refuses, Degraded says why."
+        in found["message"]
+    )
     degraded = next(each for each in harness.status["conditions"] if each["type"] == "Degraded")
     assert "exceeded quota" in degraded["message"]
 
@@ -418,18 +424,6 @@ async def test_dismissed_and_wished_for_in_one_edit_another_is_proposed() -> Non
     found = training_of(harness)
     assert found["phase"] == "Proposed"
     assert found["run"] != run
-
-
-async def test_a_wish_before_a_training_is_allowed_proposes_none_later() -> None:
-    harness = await ready(**{"draft.training": None})
-    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "1")
-    await pass_minutes(harness, 2)
-    harness.edit({"draft.training": TRAINING})
-    await pass_minutes(harness, 5)
-    assert not training_of(harness)
-    annotate(harness, names.ANNOTATION_PROPOSE_TRAINING, "2")
-    await pass_minutes(harness, 1)
-    assert training_of(harness)["phase"] == "Proposed"
 
 
 async def test_what_became_of_the_last_one_stays_without_the_field() -> None:

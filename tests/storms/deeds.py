@@ -59,6 +59,7 @@ class Kindof:
 
 DEEDS: Final[dict[str, Kindof]] = {}
 SPOIL_METRICS: Final = frozenset({"metrics page is wrong", "Prometheus is wrong"})
+PINS: Final = "hand pins a pod"
 
 
 def deed(name: str, *, weight: float = 1.0, needs: str = "", **ranges: Any) -> Callable[[Do], Do]:
@@ -224,7 +225,7 @@ async def delete_pod(storm: "Storm", _: Mapping[str, Any]) -> None:
         storm.cluster._leave(storm.objects.look(POD, *place.split("/")) or {}, BY_HAND)
 
 
-@deed("hand pins a pod", depth=["0", "3", "99", "deep"], for_s=(30.0, 300.0))
+@deed(PINS, depth=["0", "3", "99", "deep"], for_s=(30.0, 300.0))
 async def _pin(storm: "Storm", with_: Mapping[str, Any]) -> None:
     for place, _, _ in storm.cluster.serving()[:1]:
         storm.annotate_pod(place, {"fathom.dev/pin-depth": with_["depth"]})

@@ -38,7 +38,7 @@ from storms.calm import complaint
 from storms.canaries import Canaries
 from storms.clients import Clients
 from storms.cluster import BAD_IMAGES, Cluster
-from storms.deeds import IMAGES, SPOIL_METRICS
+from storms.deeds import IMAGES, PINS, SPOIL_METRICS
 from storms.history import Deed, History
 from storms.hub import BAD_DRAFT, SECRETS, TARGET, Hub
 from storms.invariants import (
@@ -406,7 +406,11 @@ class Storm:
         unreadable = any(each.what in SPOIL_METRICS for each in self.history.deeds)
         excused = self.cluster.spoilt_revisions | self.canaries.by_chance
         given_up = self.rollout().get("revision") in excused
-        return unreadable or self.cluster.canaries_suffer or given_up
+        # What a person holds at a depth is no measure, nor is there any beside the only other.
+        unmeasured = self.rollout().get("reason") == Reason.METRICS_LOST and any(
+            each.what == PINS for each in self.history.deeds
+        )
+        return unreadable or self.cluster.canaries_suffer or given_up or unmeasured
 
     def serves_as_asked(self) -> bool:
         """Whether something serves, and all that does is of the image that the user asks for."""

@@ -127,7 +127,7 @@ def _refused_spec(findings: Findings, objects: Objects) -> Finding | None:
         return None
     listed = " ".join(str(problem) for problem in findings.problems)
     runs = _runs(objects)
-    if findings.progress is not None and not objects.workloads:
+    if findings.progress is not None and not (objects.workloads or findings.taken):
         runs = "the last spec that could be is carried out"
     return _true(findings.problems[0].reason, f"{listed} Until that is fixed, {runs}.")
 

@@ -136,7 +136,7 @@ def _input(
         asked=_said(annotations, names.ANNOTATION_PROPOSE_TRAINING),
         settles=stage is Stage.SETTLING,
         held=_held(desired) or _trains_yet(record, objects),
-        no_trial=why_no_arm(spec),
+        no_trial="" if training is None else why_no_arm(spec),
         job=_standing(job, objects, is_to_be_made=record.begun == run_begun),
         intake=intake_of(intake, objects.pods, objects.refused_pods),
         goes_first=_goes_first(record, desired),

@@ -308,14 +308,14 @@ class CanaryWindows:
 
         Args:
             canary: names of the canary's pod, or of none.
-            stable: names of the pods it is compared with, or of none.
+            stable: names of the pods it is compared with.
             counters: latest look at each pod; what could not be read is absent.
             now_s: Unix seconds.
             length_s: of a window.
         """
         # One that began later than now began before a clock was set back.
         begun = CanaryWindows(dict(counters), now_s)
-        if self.began_s is None or self.began_s > now_s or not (canary and stable):
+        if self.began_s is None or self.began_s > now_s or not canary:
             return begun, None
         if now_s - self.began_s < length_s:
             return self, None

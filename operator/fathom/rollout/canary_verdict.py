@@ -108,25 +108,17 @@ def _at_the_end(evidence: CanaryEvidence, *, over: bool) -> Verdict:
 
 def _unseen(evidence: CanaryEvidence, *, over: bool) -> Verdict:
     if not over:
-        lacks = (
-            "metrics of the canary or of the others cannot be read"
-            if evidence.looks
-            else "there is nothing to compare it with yet: a replica that is not ready, or is held "
-            "at a depth, is no measure"
+        return _watch(
+            "the canary and the others cannot be compared: one side's metrics cannot be read, or "
+            "it is not ready, or is held at a depth: holding."
         )
-        return _watch(f"{lacks}: holding.")
-    skip = "set rollout.canaryMinutes to 0 to roll out without a comparison."
-    if not evidence.looks:
-        return _roll_back(
-            Reason.METRICS_LOST,
-            "there was nothing to compare it with, so that nothing is known of the canary: a "
-            "replica that is not ready, or is held at a depth, is no measure. Let one of the "
-            f"others serve at the depth of all, or {skip}",
-        )
+    windows = f"in {evidence.blind:.0f} of {evidence.looks:.0f} windows" if evidence.looks else ""
     return _roll_back(
         Reason.METRICS_LOST,
-        f"metrics could not be read in {evidence.blind:.0f} of {evidence.looks:.0f} windows, so "
-        f"that nothing is known of the canary. Fix what spec.metrics names, or {skip}",
+        f"it could not be compared with the others {windows or 'at any time'}, so that nothing is "
+        "known of it: one side's metrics could not be read, or it was not ready, or was held at a "
+        "depth. Fix what spec.metrics names, end a pin of a depth, or set rollout.canaryMinutes to "
+        "0 to roll out without a comparison.",
     )
 
 

@@ -176,8 +176,7 @@ def _vetoed(
             f"revision {revision} gets no pod, since it was rolled back; {ready} of {replicas} "
             f"replicas of revision {rollout.stable} are ready.",
         )
-    at_rest = not planned.moving and planned.reason is not Reason.ROLLOUT_PAUSED
-    if revision == rollout.stable and at_rest:
+    if revision == rollout.stable and planned.reason is Reason.UP_TO_DATE:
         return Progress(Reason.ROLLED_BACK, f"every replica is of revision {rollout.stable} again.")
     return planned
 

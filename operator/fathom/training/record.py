@@ -99,7 +99,7 @@ class TrainingRecord:
     """Why the last run ended, as a sentence."""
     asked: str = ""
     """The newest wish of a person for a proposal that asks for nothing any more: it was granted, or
-    there was one, or none was allowed."""
+    there was one."""
     starts: tuple[Start, ...] = ()
     """What was begun within seven days."""
 

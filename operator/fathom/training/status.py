@@ -17,7 +17,7 @@ from fathom.training.step import LATEST_S, TrainingInput
 _AT_ONCE_S: Final = 30.0
 """Within which a Job is made that nothing holds."""
 _DUE: Final = "it begins now"
-_OVERDUE: Final = "the API server has not taken it so far, and Degraded says why"
+_OVERDUE: Final = "it begins once the API server takes it; where that refuses, Degraded says why"
 _TO_APPROVE: Final = "To have one trained"
 _TO_ADOPT: Final = "To give all replicas"
 _TO_TAKE_IN: Final = "To have it taken in again"

@@ -168,8 +168,7 @@ def _dismissed(record: TrainingRecord, given: TrainingInput, why: str) -> Traini
 def _proposed(record: TrainingRecord, given: TrainingInput) -> TrainingRecord:
     """A new proposal, where something speaks for one."""
     if given.spec is None or not given.draft.id:
-        # Kept, a wish would surprise whoever allows a training months later.
-        return _without_wish(record, given)
+        return record
     asks = bool(given.asked) and given.asked != record.asked
     cause = Cause(reason=ASKED_FOR, why="a person asked for it") if asks else given.cause
     if cause is None or not (asks or _may_ask(record, given)):

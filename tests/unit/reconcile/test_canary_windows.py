@@ -1,7 +1,5 @@
 """Windows of the same minute for both sides."""
 
-import pytest
-
 from fathom.measurement.counters import EngineCounts, PodCounters
 from fathom.rollout.canary_evidence import CanaryWindows, window_length_s
 from fathom.rollout.input import CanaryWindow
@@ -60,14 +58,26 @@ def test_a_slow_scrape_lengthens_the_window_and_a_lost_pod_ends_it_empty() -> No
     assert len(window.stable) == 1
 
 
-@pytest.mark.parametrize(("canary", "stable"), [(set(), {"a"}), ({"c"}, set())])
-def test_with_one_side_alone_no_window_is_lost(canary: set[str], stable: set[str]) -> None:
-    """As while a person holds a side at a depth: nothing is wrong with its metrics."""
+def test_without_a_canary_nothing_is_counted_towards_one() -> None:
     windows = Cutting()
-    for now_s in (100, 200, 300, 400):
-        assert windows.next(canary, stable, counters(now_s, "a", "c"), now_s) is None
-    assert windows.next({"c"}, {"a"}, counters(430, "a", "c"), 430) is None
-    assert windows.next({"c"}, {"a"}, counters(490, "a", "c"), 490) is not None
+    windows.next(set(), {"a"}, counters(100, "a"), 100)
+    windows.next(set(), {"a"}, counters(200, "a"), 200)
+    assert windows.next({"c"}, {"a"}, counters(230, "a", "c"), 230) is None
+
+
+def test_a_moment_without_the_others_costs_no_window_and_a_long_one_ends_it_empty() -> None:
+    """As while they are not ready, or a person holds them at a depth."""
+    windows = Cutting()
+    windows.next({"c"}, {"a"}, counters(100, "a", "c"), 100)
+    assert windows.next({"c"}, set(), counters(130, "a", "c"), 130) is None
+    whole = windows.next({"c"}, {"a"}, counters(160, "a", "c"), 160)
+    assert whole is not None
+    assert len(whole.stable) == 1
+    for now_s in (220, 280, 339):
+        assert windows.next({"c"}, set(), counters(now_s, "a", "c"), now_s) is None
+    alone = windows.next({"c"}, set(), counters(340, "a", "c"), 340)
+    assert alone is not None
+    assert (len(alone.canary), alone.stable) == (1, ())
 
 
 def test_short_bakes_have_short_windows() -> None:
