@@ -192,10 +192,6 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
             "0.23.0 or later."
         ),
     ),
-    "revision with a space": (
-        {"draft.revision": "a b"},
-        "spec.draft.revision: no revision has a space in it: write a branch, a tag or a commit.",
-    ),
     "trial without drafts": (
         {"draft.trial": {"id": "a/b"}, "speculation.drafting": "Disabled"},
         (

@@ -59,7 +59,8 @@ def unknown_field(root: type[BaseModel], location: Location) -> str:
 
 def _advice(root: type[BaseModel], name: str, place: Location) -> str:
     here = names_of(model_at(root, place))
-    rows = [(each, row) for each, row in familiar(name) if _holds(root, row, each)]
+    known = familiar(name)
+    rows = [(each, row) for each, row in known if _holds(root, row, each)]
     meant = [row.path(spelling).rsplit(".", 1)[-1] for spelling, row in rows]
     if same := nearest(name, here, 1) or next((each for each in meant if each in here), ""):
         return f". Did you mean {same}?"
@@ -71,9 +72,9 @@ def _advice(root: type[BaseModel], name: str, place: Location) -> str:
         return f". Did you mean {', or '.join((near, *elsewhere))}?"
     if elsewhere:
         return f": set {' or '.join(elsewhere)} instead."
-    return (
-        _misspelt(root, name) or f": remove it, or see `kubectl explain {_explained(root, place)}`."
-    )
+    # What is a field of the other kind of resource is no misspelt one of this.
+    misspelt = "" if known and not rows else _misspelt(root, name)
+    return misspelt or f": remove it, or see `kubectl explain {_explained(root, place)}`."
 
 
 def _holds(root: type[BaseModel], row: Familiar, name: str) -> bool:

@@ -250,6 +250,8 @@ async def _approved(kube: KubePort, found: _Found, run: str) -> str | None:
     training = found.training()
     if training.phase not in AWAITS_APPROVAL or training.run != run:
         refuse(f"Run {run} does not wait for approval. {found.shown(training)}")
+    if why := found.why_none():
+        refuse(f"Run {run} cannot begin. {why}")
     if found.annotation(names.ANNOTATION_DISMISS_TRAINING) == run:
         refuse(
             f"Run {run} is dismissed already, by annotation {names.ANNOTATION_DISMISS_TRAINING}, "

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from packaging.version import Version
 from pydantic import JsonValue
 
 from fathom.api.accelerators import AMD, vendor_of
@@ -71,12 +72,17 @@ def version(candidate: Candidate) -> Iterator[Problem]:
             message=f"{stated!r} is not a version: write vLLM's, such as 0.32.0.",
         )
     tagged = tagged_version(engine.image) if is_release_image(engine.image) else None
-    if found is not None and tagged is not None and found.public != tagged.public:
+    if found is not None and tagged is not None and not _same_release(found, tagged):
         yield warning(
             "spec.engine.version",
             f"this is {stated}, and counts, where the tag of spec.engine.image says {tagged}: "
             "remove it, unless the image holds another vLLM than its tag says.",
         )
+
+
+def _same_release(one: Version, other: Version) -> bool:
+    """Whether the numbers are the same: a tag seldom says which candidate, or which build."""
+    return Version(one.base_version) == Version(other.base_version)
 
 
 def model_names(candidate: Candidate) -> Iterator[Problem]:
@@ -91,15 +97,17 @@ def model_names(candidate: Candidate) -> Iterator[Problem]:
                 "path in the pod: write one of them, without hf:// and the like. What is in a "
                 "claim has a path once cache.claimName or podTemplate mounts it.",
             )
-    tried = spec.draft.trial.revision if spec.draft.trial else ""
-    for field, revision in (
-        *(("model", spec.model.revision), ("draft", spec.draft.revision)),
-        ("draft.trial", tried),
-    ):
-        if any(each.isspace() for each in revision):
-            yield Problem(
-                field=f"spec.{field}.revision",
-                message="no revision has a space in it: write a branch, a tag or a commit.",
+    revisions = [("model", spec.model.id, spec.model.revision)]
+    if spec.drafts:
+        revisions.append(("draft", spec.draft.id, spec.draft.revision))
+    if spec.draft.trial:
+        revisions.append(("draft.trial", trial, spec.draft.trial.revision))
+    for field, name, revision in revisions:
+        if not name.startswith("/") and any(each.isspace() for each in revision):
+            yield warning(
+                f"spec.{field}.revision",
+                "no branch, tag or commit has a space in its name, so that the hub will know none: "
+                "correct it.",
             )
 
 

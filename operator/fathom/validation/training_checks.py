@@ -26,13 +26,21 @@ _FIELD: Final = f"{_TRAINING}.template"
 _KINDS: Final = ("containers", "initContainers")
 
 
+_TEMPLATES: Final = {
+    "Job": "its spec.template",
+    "CronJob": "its spec.jobTemplate.spec.template",
+    "PodTemplate": "its template",
+}
+"""Where an object has the template of its pods, by its kind."""
+
+
 def template(candidate: Candidate) -> Iterator[Problem]:
     """A pod that Kubernetes takes, with a container that trains."""
     training = candidate.spec.draft.training
     if training is None:
         return
-    if "kind" in training.template or "template" in part(training.template, "spec"):
-        yield Problem(field=_FIELD, message=_another_object(training.template.get("kind")))
+    if (kind := _other_kind(training.template)) is not None:
+        yield Problem(field=_FIELD, message=_another_object(kind))
         return
     found = tuple(schema_problems(training.template, _FIELD))
     yield from found
@@ -66,11 +74,23 @@ def _what_trains(training: TrainingSpec) -> Iterator[Problem]:
                 yield Problem(field=f"{_FIELD}.spec", message=own_variable_sentence(name))
 
 
-def _another_object(kind: object) -> str:
+def _other_kind(template: Part) -> str | None:
+    """What was pasted in place of a template, as far as it says; None: it looks like one."""
+    if kind := template.get("kind"):
+        return str(kind)
+    pod = part(template, "spec")
+    if "template" in pod:
+        return "Job"
+    if "jobTemplate" in pod:
+        return "CronJob"
+    return "PodTemplate" if "template" in template else None
+
+
+def _another_object(kind: str) -> str:
     if kind == "Pod":
         return "this is a Pod, where a template belongs: leave out its apiVersion and kind."
-    found = kind if isinstance(kind, str) else "Job"
-    return f"this is a {found}, where the template of a pod belongs: put its spec.template here."
+    here = _TEMPLATES.get(kind, "the template of its pods")
+    return f"this is a {kind}, where the template of a pod belongs: put {here} here."
 
 
 def _in_pod(training: TrainingSpec) -> Iterator[Problem]:

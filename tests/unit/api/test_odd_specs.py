@@ -105,6 +105,7 @@ def test_a_field_that_is_not_there_is_no_better_without_a_value() -> None:
         ("max_num_seqs", ": remove it, or see `kubectl explain spectuner.spec`."),
         ("image", ": remove it, or see `kubectl explain spectuner.spec`."),
         ("bogus", ": remove it, or see `kubectl explain spectuner.spec`."),
+        ("model", ": remove it, or see `kubectl explain spectuner.spec`."),
         ("matchLabels", ": set spec.selector.matchLabels instead."),
     ],
 )

@@ -164,11 +164,18 @@ async def test_what_is_shown_or_refused_of_the_past_is_said_to_be(
         ({**ALLOWED, "speculation.drafting": "Disabled"}, "set spec.speculation.drafting to"),
     ],
 )
-@pytest.mark.parametrize("asked", [Asked(propose=True), Asked()])
+@pytest.mark.parametrize(
+    ("phase", "asked"),
+    [("", Asked(propose=True)), ("", Asked()), ("Proposed", Asked(approve=RUN))],
+)
 async def test_what_the_operator_would_pass_over_is_not_promised(
-    changes: Mapping[str, Any], why: str, asked: Asked, capsys: pytest.CaptureFixture[str]
+    changes: Mapping[str, Any],
+    why: str,
+    phase: str,
+    asked: Asked,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    kube = cluster(changes=changes)
+    kube = cluster(phase, changes=changes)
     with pytest.raises(typer.Exit):
         await answered(kube, KEY, asked, START_S)
     said = capsys.readouterr().err

@@ -528,7 +528,7 @@ def test_a_version_that_is_stated_is_named_where_it_decides() -> None:
     engine = image("0.32.0") | {"engine.version": "0.31.0"}
     refusal = resource(engine).engine.not_live
     (doubt,) = problems_of(candidate(resource(engine)), [[RULE_OF_VERSION]])
-    agreed = image("0.32.0-cu130") | {"engine.version": "v0.32.0+cu130"}
+    agreed = (("0.32.0-cu130", "v0.32.0+cu130"), ("0.32.0", "0.32"), ("0.32.0-rc1", "0.32.0rc1"))
 
     assert refusal is not None
     assert (
@@ -537,7 +537,9 @@ def test_a_version_that_is_stated_is_named_where_it_decides() -> None:
     ) in refusal.sentence
     assert (doubt.severity, doubt.field) == (Severity.WARNING, "spec.engine.version")
     assert "this is 0.31.0, and counts, where the tag of spec.engine.image says" in doubt.message
-    assert not problems_of(candidate(resource(agreed)), [[RULE_OF_VERSION]])
+    for tag, stated in agreed:
+        same = image(tag) | {"engine.version": stated}
+        assert not problems_of(candidate(resource(same)), [[RULE_OF_VERSION]])
 
 
 def test_each_obstacle_to_live_depth_is_named_with_its_own_cure() -> None:

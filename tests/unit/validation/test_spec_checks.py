@@ -9,7 +9,7 @@ from fathom.api.problem import Problem, Severity
 from fathom.validation.cache_checks import hub_variables
 from fathom.validation.spec_checks import visible_gpus
 from manifest_samples import resource
-from support.validated import candidate
+from support.validated import candidate, warnings
 
 NODE = {"nodePool.accelerator": "H100", "engine.tensorParallelSize": 2}
 CLAIM = {"cache.claimName": "weights"}
@@ -150,3 +150,19 @@ def test_a_home_of_the_hub_outside_the_claim_is_warned_of(
     )
     found = [problem.message for problem in hub_variables(candidate(sd))]
     assert [("another place" in message) for message in found] == [True] * warned
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"draft.revision": "a b"}, ["spec.draft.revision"]),
+        ({"draft.trial": {"id": "a/b", "revision": "a b"}}, ["spec.draft.trial.revision"]),
+        # vLLM reads none of a directory, and nothing of a draft that is not loaded.
+        ({"model.id": "/models/a", "model.revision": "as of May"}, []),
+        ({"draft.revision": "a b", "speculation.drafting": "Disabled"}, []),
+    ],
+)
+def test_a_revision_with_a_space_is_warned_of(changes: dict[str, Any], fields: list[str]) -> None:
+    """It stops nothing that runs: an earlier operator took it."""
+    found = [each for each in warnings(resource(changes)) if each.rule == "model-name"]
+    assert [each.field for each in found] == fields

@@ -62,6 +62,9 @@ def test_what_trains_is_taken(template: dict[str, Any]) -> None:
         ),
         ({"spec": {"template": pod()}}, "put its spec.template here"),
         ({"kind": "Pod", **pod()}, "this is a Pod"),
+        ({"spec": {"jobTemplate": {}}}, "put its spec.jobTemplate.spec.template here"),
+        ({"template": pod()}, "this is a PodTemplate"),
+        ({"kind": "PyTorchJob", "spec": {}}, "put the template of its pods here"),
         (
             pod({"name": "a", "image": "a/b", "env": [{"name": "FATHOM_RUN", "value": "1"}]}),
             "remove FATHOM_RUN",
@@ -98,7 +101,8 @@ def test_what_trains_is_taken(template: dict[str, Any]) -> None:
     ],
     ids=[
         *("nothing", "another name", "no image", "misspelt", "newer", "a Job", "as in a Job"),
-        *("a Pod", "our variable", "our label", "gpus"),
+        *("a Pod", "as in a CronJob", "as in a PodTemplate", "another kind"),
+        *("our variable", "our label", "gpus"),
         *("no volume", "our path", "one path twice", "our volume", "one name twice", "too much"),
     ],
 )
