@@ -45,7 +45,7 @@ from fathom.cli.options import (
     watch_cluster,
 )
 from fathom.cluster.kinds import SPECULATION_TUNER
-from fathom.health import UNKNOWN, is_measured_now, standing, unwatched_since
+from fathom.health import UNKNOWN, UNREADABLE, is_measured_now, standing, unwatched_since
 from fathom.times import ago
 from fathom.training.record import AWAITS_PERSON
 
@@ -62,6 +62,7 @@ _COLUMNS: Final[Mapping[str, JustifyMethod]] = MappingProxyType(
 before it are not known now."""
 _LEFT_OUT_FIRST: Final = (
     *("LAST DECISION", "TUNING", "MEASURED", "TPOT", "ACCEPT", "GAIN", "TOK/S", "DEPTH"),
+    *("LEVEL", "READY"),
 )
 """Columns that a narrow window is without, in this order: what a person has to act on stays."""
 _LEAST_OF_DECISION: Final = 24
@@ -105,6 +106,8 @@ class TopRow(Part):
     """How far the training of another draft is; null: none was proposed."""
     unwatched_since: str | None
     """When an operator last reconciled it, if that is long ago; null: one does."""
+    unreadable: bool
+    """Whether another release wrote its status, so that alarms or a training are not known."""
 
 
 class TopList(Document):
@@ -140,22 +143,43 @@ def top_table(
         for column in _LEFT_OUT_FIRST:
             if _width_of(columns, rows) <= width:
                 break
-            columns.remove(column)
+            columns = [each for each in columns if each != column]
         wide = _width_of(columns, rows) <= width
     table = Table(box=None, pad_edge=False)
+    # What still finds no room is folded: a name or an alarm that is cut says something else.
+    shares = {} if wide or width is None else _shares(columns, rows, width)
     for column in columns:
-        wraps = column == "LAST DECISION" or (column == "NAME" and not wide)
-        table.add_column(column, justify=_COLUMNS[column], no_wrap=not wraps, overflow="fold")
+        table.add_column(
+            column,
+            justify=_COLUMNS[column],
+            no_wrap=column != "LAST DECISION" and not shares,
+            overflow="fold",
+            max_width=shares.get(column),
+        )
     for row in rows:
         table.add_row(*(row[each] for each in columns))
     return table
 
 
-def _width_of(columns: Sequence[str], rows: Sequence[_Row]) -> int:
-    """Characters that they need at least."""
-    widths = {
+def _shares(columns: Sequence[str], rows: Sequence[_Row], width: int) -> Mapping[str, int]:
+    """Characters of each column where not all have as many as they need: those that need few do."""
+    needs, left = _widths(columns, rows), width - _GAP * (len(columns) - 1)
+    shares = {}
+    for taken, column in enumerate(sorted(columns, key=lambda each: needs[each])):
+        shares[column] = max(1, min(needs[column], left // (len(columns) - taken)))
+        left -= shares[column]
+    return shares
+
+
+def _widths(columns: Sequence[str], rows: Sequence[_Row]) -> dict[str, int]:
+    return {
         each: max([cell_len(each), *(_longest_line(row[each]) for row in rows)]) for each in columns
     }
+
+
+def _width_of(columns: Sequence[str], rows: Sequence[_Row]) -> int:
+    """Characters that they need at least."""
+    widths = _widths(columns, rows)
     if "LAST DECISION" in widths:
         widths["LAST DECISION"] = min(widths["LAST DECISION"], _LEAST_OF_DECISION)
     return sum(widths.values()) + _GAP * (len(columns) - 1)
@@ -190,7 +214,7 @@ def _cells(reported: AnyReported, now_s: float, *, between: str) -> _Row:
         "TUNING": status.tuning.summary,
         "LAST DECISION": _decision(decision) if decision else "",
     }
-    attention = between.join((*alarms, *_waiting(status))) or UNKNOWN
+    attention = between.join((*alarms, *_waiting(status), *_unreadable(reported))) or UNKNOWN
     return {
         **{column: Text(cell or UNKNOWN) for column, cell in cells.items()},
         "ALARMS": Text(attention, style="red" if alarms else ""),
@@ -206,6 +230,13 @@ def _waiting(status: ReportedStatus) -> tuple[str, ...]:
     """A training that waits for a person: it is no alarm, and is shown after those."""
     phase = _training(status)
     return (f"Training/{phase}",) if phase in AWAITS_PERSON else ()
+
+
+def _unreadable(reported: AnyReported) -> tuple[str, ...]:
+    """What another release wrote into its status, as far as that hides alarms or a training."""
+    if reported.unreadable:
+        return ("Unreadable",)
+    return ("Training/Unreadable",) if reported.hides_training else ()
 
 
 def _decision(decision: DecisionStatus) -> str:
@@ -243,6 +274,7 @@ def _row(reported: AnyReported, now_s: float) -> TopRow:
         alarms=standing(status, now_s),
         training=_training(status),
         unwatched_since=unwatched_since(status, now_s) or None,
+        unreadable=bool(_unreadable(reported)),
     )
 
 
@@ -301,5 +333,6 @@ def top_command(
         print_whole(Console(), draw(listed))
     else:
         typer.echo(written(top_list(listed.found, SystemClock().now_s()), output))
-    for sentence in left_out(listed):
+    unreadable = any(map(_unreadable, listed.found))
+    for sentence in (*left_out(listed), *((UNREADABLE,) if unreadable else ())):
         typer.echo(sentence, err=True)

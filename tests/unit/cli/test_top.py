@@ -1,5 +1,6 @@
+from dataclasses import replace
 from io import StringIO
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from rich.console import Console
@@ -124,12 +125,44 @@ def test_what_is_no_terminal_cuts_nothing_off(*, of_a_terminal: bool) -> None:
     header, *rows = console.file.getvalue().splitlines()
     assert {"ALARMS", "NAME"} <= set(header.split())
     assert "DraftMismatch/AcceptanceCliff" in rows[0]
-    if of_a_terminal:
-        assert {len(each) for each in rows} == {80}
-        assert "".join(each[4:].split()[0] for each in rows) == name
-    else:
-        assert name in rows[0]
-        assert "LAST DECISION" in header
+    assert ("LAST DECISION" in header) is not of_a_terminal
+    assert (name in rows[0]) is not of_a_terminal
+
+
+LONG: Final = {
+    "namespace": "team-search-inference-production",
+    "name": "llama-3.3-70b-instruct-of-the-other-region",
+}
+
+
+@pytest.mark.parametrize("width", [30, 40, 50, 60, 80])
+@pytest.mark.parametrize("with_namespace", [True, False])
+def test_where_it_is_narrowest_names_and_alarms_are_folded_and_whole(
+    width: int, *, with_namespace: bool
+) -> None:
+    one = Reported(metadata=Meta(**LONG), status=STATUS)
+    table = top_table([one], NOW_S, with_namespace=with_namespace, width=width)
+    header, *rows = shown(table, width)
+    assert {len(each) for each in (header, *rows)} <= {*range(width + 1)}
+    columns = [LONG["namespace"]] * with_namespace + [LONG["name"], "DraftMismatch/AcceptanceCliff"]
+    columns += ["2/2"] if "READY" in header else []
+    # Characters of a cell are in several lines, and none is lost.
+    assert sorted("".join(rows).replace(" ", "")) == sorted("".join(columns))
+    assert "NAME" in header
+    assert "…" not in "".join(rows)
+
+
+def test_a_status_of_another_release_is_no_status_without_alarms() -> None:
+    document = manifest() | {"status": {"training": {"phase": "Rehearsed"}}}
+    one = replace(listed("kimi"), resource=document)
+    other = replace(listed("odd"), status=None, unreadable=True)
+    table = top_table([one, other], NOW_S, with_namespace=False)
+    _, *rows = shown(table)
+    assert "DraftMismatch/AcceptanceCliff, Training/Unreadable" in rows[0]
+    (row,) = (each for each in rows if each.startswith("odd"))
+    assert row.split()[1] == "Unreadable"
+    assert [each.unreadable for each in top_list([one, other], NOW_S).items] == [True, True]
+    assert [each.unreadable for each in top_list([listed("kimi")], NOW_S).items] == [False]
 
 
 @pytest.mark.parametrize(
