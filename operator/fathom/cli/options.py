@@ -27,10 +27,7 @@ from fathom.cli.arguments import Asked
 from fathom.cli.cluster import Listed, connected
 from fathom.cli.documents import Output
 from fathom.cli.resources import REFUSED
-from fathom.cluster.kinds import (
-    SPECULATIVE_DEPLOYMENT,
-    ObjectKey,
-)
+from fathom.cluster.kinds import RESOURCE_KINDS, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.page.subject import Subject
 from fathom.resource import SpeculativeDeployment
 
@@ -288,10 +285,11 @@ def print_whole(console: Console, shown: RenderableType) -> None:
     console.print(shown)
 
 
-def no_resource(namespace: str) -> str:
-    """That there is none in a namespace; empty: in any."""
+def no_resource(namespace: str, listed: Listed) -> str:
+    """That there is none in a namespace, of a kind that may be listed; empty: in any."""
+    kind = next(each for each in RESOURCE_KINDS if each not in listed.left_out)
     where = f"namespace {namespace}" if namespace else "any namespace"
-    return f"There is no SpeculativeDeployment in {where}."
+    return f"There is no {kind.kind} in {where}."
 
 
 def left_out(listed: Listed) -> tuple[str, ...]:

@@ -163,10 +163,8 @@ def _headline(report: StatusReport) -> Text:
     return Text.assemble((str(report.key), "bold"), " ", (report.headline, style), cause)
 
 
-def list_view(reports: Sequence[StatusReport], namespace: str) -> RenderableType:
-    """A line for each resource of a namespace; empty: of all of them."""
-    if not reports:
-        return Text(no_resource(namespace))
+def list_view(reports: Sequence[StatusReport]) -> Table:
+    """A line for each resource."""
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
     for each in reports:
         state = CheckState.OK if each.well else CheckState.WARNING
@@ -217,32 +215,35 @@ def status_command(
         namespace, everywhere=all_namespaces, context=context, kubeconfig=kubeconfig
     )
 
-    async def read(kube: KubePort) -> tuple[tuple[StatusReport, ...], tuple[str, ...]]:
+    async def read(kube: KubePort) -> tuple[tuple[StatusReport, ...], Listed]:
         if not name:
             listed = await read_all(kube, where)
         else:
             _, one = await first_of(kube, asked_for(name), where, read_reported)
             listed = Listed((one,))
         now_s = SystemClock().now_s()
-        return tuple(status_report(each, now_s) for each in listed.found), left_out(listed)
+        return tuple(status_report(each, now_s) for each in listed.found), listed
 
-    def draw(reports: Sequence[StatusReport]) -> RenderableType:
-        return status_view(reports[0]) if name else list_view(reports, where)
+    def draw(reports: Sequence[StatusReport], listed: Listed) -> RenderableType:
+        if not reports:
+            return Text(no_resource(where, listed))
+        return status_view(reports[0]) if name else list_view(reports)
 
     if watch:
         watch_cluster(
             read,
-            lambda found: Group(draw(found[0]), *map(Text, found[1])),
+            lambda found: Group(draw(*found), *map(Text, left_out(found[1]))),
             context=context,
             kubeconfig=kubeconfig,
         )
         return
-    reports, missing = from_cluster(read, context=context, kubeconfig=kubeconfig)
+    reports, listed = from_cluster(read, context=context, kubeconfig=kubeconfig)
     if output is not Output.TEXT:
         typer.echo(written(StatusList(items=reports), output))
     else:
-        Console().print(draw(reports)) if name else print_whole(Console(), draw(reports))
-    for sentence in missing:
+        drawn = draw(reports, listed)
+        Console().print(drawn) if name else print_whole(Console(), drawn)
+    for sentence in left_out(listed):
         typer.echo(sentence, err=True)
     if not reports:
         # A namespace that is misspelt must not look well.

@@ -239,6 +239,12 @@ def _unreadable(reported: AnyReported) -> tuple[str, ...]:
     return ("Training/Unreadable",) if reported.hides_training else ()
 
 
+def not_shown(listed: Listed) -> tuple[str, ...]:
+    """A sentence for each kind that may not be listed, and one for what another release wrote."""
+    unreadable = any(map(_unreadable, listed.found))
+    return (*left_out(listed), *((UNREADABLE,) if unreadable else ()))
+
+
 def _decision(decision: DecisionStatus) -> str:
     """What was decided, or with mode Advise would be, and what it should gain."""
     gain, interval = decision.expected_gain_percent, decision.expected_gain_interval_percent
@@ -315,7 +321,7 @@ def top_command(
 
     def draw(listed: Listed) -> RenderableType:
         if not listed.found:
-            return Text(no_resource(where))
+            return Text(no_resource(where, listed))
         console, now_s = Console(), SystemClock().now_s()
         width = console.width if console.is_terminal else None
         return top_table(listed.found, now_s, with_namespace=not where, width=width)
@@ -323,7 +329,7 @@ def top_command(
     if watch:
         watch_cluster(
             read,
-            lambda listed: Group(draw(listed), *map(Text, left_out(listed))),
+            lambda listed: Group(draw(listed), *map(Text, not_shown(listed))),
             context=context,
             kubeconfig=kubeconfig,
         )
@@ -333,6 +339,5 @@ def top_command(
         print_whole(Console(), draw(listed))
     else:
         typer.echo(written(top_list(listed.found, SystemClock().now_s()), output))
-    unreadable = any(map(_unreadable, listed.found))
-    for sentence in (*left_out(listed), *((UNREADABLE,) if unreadable else ())):
+    for sentence in not_shown(listed):
         typer.echo(sentence, err=True)

@@ -418,7 +418,7 @@ def test_without_a_name_it_is_a_line_for_each() -> None:
     failing = reported({"Degraded": ("True", "ImageUnavailable", "no such image.")})
     found = [status_report(each, NOW_S) for each in (reported(), failing, NEW)]
     console = Console(file=StringIO(), width=110, color_system=None)
-    console.print(list_view(found, "llm"))
+    console.print(list_view(found))
     assert isinstance(console.file, StringIO)
     well, failed, _, unknown, *_ = (line.rstrip() for line in console.file.getvalue().splitlines())
 
@@ -444,7 +444,7 @@ def test_one_whose_training_waits_for_a_person_is_well_and_says_so(phase: str) -
 def test_the_list_says_that_a_training_waits_for_a_person(phase: str, *, waits: bool) -> None:
     given = reported(training={**TRAINED, "phase": phase, "message": "It is."})
     console = Console(file=StringIO(), width=110, color_system=None)
-    console.print(list_view([status_report(given, NOW_S)], "llm"))
+    console.print(list_view([status_report(given, NOW_S)]))
     assert isinstance(console.file, StringIO)
     first, *rest = (line.strip() for line in console.file.getvalue().splitlines())
 

@@ -9,12 +9,12 @@ from rich.table import Table
 from fathom.adapters.ports import KubeError
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.api.training import TrainingPhase, TrainingStatus
-from fathom.cli.cluster import Reported, read_all, read_resource
+from fathom.cli.cluster import Listed, Reported, read_all, read_resource
 from fathom.cli.options import kube_sentence, print_whole
-from fathom.cli.top import top_list, top_table
+from fathom.cli.top import not_shown, top_list, top_table
 from fathom.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.cluster.manifest import Meta
-from fathom.health import standing
+from fathom.health import UNREADABLE, standing
 from fathom.resource import SpeculativeDeployment
 from fathom.times import unix_seconds
 from fathom.tuning.learned_state import TuningState
@@ -163,6 +163,8 @@ def test_a_status_of_another_release_is_no_status_without_alarms() -> None:
     assert row.split()[1] == "Unreadable"
     assert [each.unreadable for each in top_list([one, other], NOW_S).items] == [True, True]
     assert [each.unreadable for each in top_list([listed("kimi")], NOW_S).items] == [False]
+    assert not_shown(Listed((one, other))) == not_shown(Listed((other,))) == (UNREADABLE,)
+    assert not_shown(Listed((listed("kimi"),))) == ()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from fathom.cli.cluster import AnyReported, read_all, read_reported, read_subjec
 from fathom.cli.explain import attention, live_view
 from fathom.cli.explanation_document import ExplanationReport, explanation_report
 from fathom.cli.history import read_past
-from fathom.cli.options import first_of, left_out
+from fathom.cli.options import first_of, left_out, no_resource
 from fathom.cli.status import list_view, status_report, status_view
 from fathom.cli.top import top_list, top_table
 from fathom.cluster.kinds import (
@@ -121,6 +121,22 @@ async def test_a_kind_that_may_not_be_listed_is_left_out_and_named(kind: Kind) -
     assert {each.kind for each in listed.found} == set(RESOURCE_KINDS) - {kind}
     (sentence,) = left_out(listed)
     assert sentence.startswith(f"{kind.kind}s are left out. The API server does not let you do")
+
+
+@pytest.mark.parametrize(
+    ("refused", "sentence"),
+    [
+        (None, "There is no SpeculativeDeployment in namespace llm."),
+        (SPECULATION_TUNER, "There is no SpeculativeDeployment in namespace llm."),
+        (SPECULATIVE_DEPLOYMENT, "There is no SpeculationTuner in namespace llm."),
+    ],
+)
+async def test_of_a_kind_that_may_not_be_listed_it_is_not_told_that_there_is_none(
+    refused: Kind | None, sentence: str
+) -> None:
+    kube = FakeKube()
+    kube.fail = lambda _, asked: FORBIDDEN if asked == refused else None
+    assert no_resource("llm", await read_all(kube, "llm")) == sentence
 
 
 async def test_where_none_may_be_listed_it_is_an_error() -> None:
@@ -246,9 +262,7 @@ async def test_a_new_one_has_not_been_reported_on() -> None:
     report = status_report(await of(scene), scene.clock.at_s)
 
     assert (report.headline, len(report.checks)) == ("is not known to be well", 1)
-    assert shown(list_view([report], ""), 300).startswith(
-        "! SpeculationTuner llm/qwen is not known"
-    )
+    assert shown(list_view([report]), 300).startswith("! SpeculationTuner llm/qwen is not known")
 
 
 # -- which one is meant
