@@ -9,6 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final, NoReturn, TypeVar
 
@@ -107,7 +108,14 @@ def kube_sentence(error: KubeError) -> str:
             f"The API server refuses it, since something else was written meanwhile: "
             f"{error.message.strip().rstrip('.')}. Run it again."
         )
-    return f"The API server cannot be asked: {error.message}"
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        return (
+            f"The API server does not accept your login: {error.message.strip().rstrip('.')}. Log "
+            "in again, or choose another one with KUBECONFIG or --context."
+        )
+    if error.transient:
+        return f"The API server cannot be asked: {error.message}"
+    return f"The API server refuses it: {error.message}"
 
 
 def end_when_told() -> None:

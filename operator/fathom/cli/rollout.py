@@ -7,13 +7,21 @@ from typing import Annotated
 
 import typer
 
-from fathom.adapters.ports import KubePort, SystemClock
+from fathom.adapters.ports import KubeError, KubePort, SystemClock
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import OFFERED, ArmState, RolloutStatus, SpeculativeDeploymentStatus
 from fathom.cli.arguments import Name
 from fathom.cli.cluster import AnyReported, read_deployment, read_reported
-from fathom.cli.options import Context, Kubeconfig, Namespace, annotate, on_resource, refuse
+from fathom.cli.options import (
+    Context,
+    Kubeconfig,
+    Namespace,
+    annotate,
+    kube_sentence,
+    on_resource,
+    refuse,
+)
 from fathom.cluster.kinds import JOB, ObjectKey
 from fathom.cluster.manifest import Seen
 from fathom.cluster.observed import ObservedJob
@@ -143,8 +151,14 @@ async def retried(kube: KubePort, key: ObjectKey, now_s: float) -> tuple[str, ..
     degraded = reported.condition(ConditionType.DEGRADED)
     if degraded is not None and degraded.status is not ConditionStatus.TRUE:
         degraded = None
-    if degraded is not None and degraded.reason == Reason.WEIGHTS_NOT_FETCHED:
-        done += [f"the fetch {each} begins again." for each in await _fetch_anew(kube, key)]
+    if degraded is not None:
+        # Its reason is that of the first trouble; a fetch may be behind another one.
+        try:
+            done += [f"the fetch {each} begins again." for each in await _fetch_anew(kube, key)]
+        except KubeError as error:
+            if not done or not error.forbidden:
+                raise
+            done.append(f"fetches of weights are left out. {kube_sentence(error)}")
     if not done:
         stands = f" It is degraded for another reason: {degraded.message}" if degraded else ""
         refuse(f"Nothing of {key} was given up, so there is nothing to try again.{stands}")

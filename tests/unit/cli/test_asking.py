@@ -143,8 +143,9 @@ async def test_the_operator_tries_it_again() -> None:
     assert harness.status["rollout"]["stage"] in {"Settling", "Canary"}
 
 
-async def test_a_fetch_that_was_given_up_begins_anew() -> None:
-    kube = cluster({"conditions": [degraded("WeightsNotFetched")]})
+@pytest.mark.parametrize("reason", ["WeightsNotFetched", "ChildRefused"])
+async def test_a_fetch_that_was_given_up_begins_anew(reason: str) -> None:
+    kube = cluster({"conditions": [degraded(reason)]})
     others = job("kimi-fetch-b", "Complete"), job("kimi-fetch-c", ""), job("x", component="x")
     for each in (job("kimi-fetch-a"), *others):
         kube.put(JOB, each)
@@ -152,6 +153,20 @@ async def test_a_fetch_that_was_given_up_begins_anew() -> None:
     assert await retried(kube, KEY, START_S) == ("the fetch kimi-fetch-a begins again.",)
     assert kube.names(JOB) == ["kimi-fetch-b", "kimi-fetch-c", "x"]
     assert found(kube)["metadata"]["annotations"] == {}
+
+
+@pytest.mark.parametrize("stage", ["RolledBack", "Complete"])
+async def test_who_may_not_list_jobs_is_told_that_fetches_are_left_out(stage: str) -> None:
+    kube = cluster({"rollout": {"stage": stage}, "conditions": [degraded("RolledBack")]})
+    kube.fail = lambda _, kind: KubeError(403, "no.") if kind == JOB else None
+    if stage == "Complete":
+        with pytest.raises(KubeError, match="no"):
+            await retried(kube, KEY, START_S)
+        return
+    assert await retried(kube, KEY, START_S) == (
+        "the revision that was given up gets another canary.",
+        "fetches of weights are left out. The API server does not let you do this: no.",
+    )
 
 
 @pytest.mark.parametrize(

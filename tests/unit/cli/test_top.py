@@ -303,6 +303,15 @@ async def test_a_resource_that_is_not_there_is_none() -> None:
     [
         (KubeError(403, "no."), "The API server does not let you do this: no."),
         (KubeError(0, "refused"), "The API server cannot be asked: refused"),
+        (KubeError(503, "etcd is away"), "The API server cannot be asked: etcd is away"),
+        (KubeError(422, "Invalid value."), "The API server refuses it: Invalid value."),
+        (
+            KubeError(401, "Unauthorized"),
+            (
+                "The API server does not accept your login: Unauthorized. Log in again, or choose "
+                "another one with KUBECONFIG or --context."
+            ),
+        ),
         (
             KubeError(409, "conflict."),
             (
