@@ -49,11 +49,6 @@ class ClusterNetwork(BaseModel):
         """The host, as pods see it; the API server listens here."""
         return self.pods[1]
 
-    @property
-    def api_service(self) -> ipaddress.IPv4Address:
-        """What the API server takes for the service `default/kubernetes`."""
-        return self.services[1]
-
 
 def choose_network(taken: Collection[int]) -> ClusterNetwork:
     """A network that neither another cluster nor the machine uses.

@@ -27,10 +27,6 @@ class WindowSeen:
     drafts: float
     """Requests times steps: drafts made, or that would have been at depth 0."""
 
-    @property
-    def accepted_per_draft(self) -> float:
-        return self.tokens / self.drafts - 1 if self.drafts > 0 else 0.0
-
 
 class Learner(Protocol):
     def depth(self, bucket: int) -> int:
