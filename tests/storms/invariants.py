@@ -300,6 +300,8 @@ class Invariants(WriteInvariants):
         """No more pods are asked for than replicas and surge."""
         if replicas_of(audit.after) <= replicas_of(audit.before) or audit.at_s < self.stale_until_s:
             return
+        if audit.at_s - self.cluster.disturbed_at_s < LAG_S:
+            return  # as where another has just made one larger
         owner = audit.after["metadata"]["ownerReferences"][0]["uid"]
         asked = sum(
             replicas_of(each)
