@@ -17,7 +17,8 @@ from typing import Annotated, BinaryIO, Final
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from fathom.adapters.metrics_page import parse
 from fathom.adapters.series import NotAnEngine, Point
@@ -26,6 +27,8 @@ from fathom.measurement.counters import PodCounters
 from fathom.measurement.deltas import PodDelta
 
 _GZIP_SUFFIX: Final = ".gz"
+_YEAR_10000_S: Final = 253_402_300_800.0
+"""No date is written beyond it, and no window of some seconds can be added to a much larger one."""
 LEAST_STEPS: Final = 3.0
 """With fewer steps in a bucket, a pod has no say about it."""
 
@@ -34,10 +37,18 @@ class UnreadableRecordingError(Exception):
     """A file that cannot be read at all; the message is a sentence."""
 
 
+def _of_a_clock(at_s: float) -> float:
+    if at_s >= _YEAR_10000_S:
+        raise PydanticCustomError(
+            "beyond_dates", "Input should be in seconds since 1970: are these milliseconds?"
+        )
+    return at_s
+
+
 class _RecordedLine(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
-    at: Annotated[float, Field(gt=0)]
+    at: Annotated[float, Field(gt=0), AfterValidator(_of_a_clock)]
     pod: Annotated[str, Field(min_length=1)]
     metrics: str
 

@@ -55,6 +55,8 @@ def test_a_page_as_an_engine_shows_it_is_read(tmp_path: Path) -> None:
         (line(pod=5), "pod: input should be a valid string"),
         (line(at="NaN"), "at: "),
         (line(at=-1), "at: input should be greater than 0"),
+        (line(at=1_760_000_000_000), "at: input should be in seconds since 1970: are these milli"),
+        (line(at=1e300), "at: input should be in seconds since 1970"),
         ('{"at": 1, "pod": "p"}', "metrics: field required"),
         (line(metrics="up 1\n"), "shows no vllm: metrics"),
         (line(metrics="this is { not a page"), "shows no vllm: metrics"),
