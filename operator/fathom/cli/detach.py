@@ -13,7 +13,7 @@ from fathom.adapters.http import BadAnswerError
 from fathom.adapters.kube import Kube
 from fathom.adapters.metrics_page import PageReader
 from fathom.adapters.pod_metrics import ForbiddenPageError, ProxiedPages
-from fathom.adapters.ports import Clock, KubePort, PodEndpoint, SystemClock
+from fathom.adapters.ports import Clock, KubeError, KubePort, PodEndpoint, SystemClock
 from fathom.adapters.series import NotAnEngine
 from fathom.api import names
 from fathom.api.choices import TuningMode
@@ -76,21 +76,36 @@ class Detacher:
             self.tell("Mode is Advise. If Git or a chart has this tuner, write it there, too.")
         deadline_s, reported = self.clock.now_s() + wait_s, ""
         while True:
-            document = await self._document()
-            if document is None:
-                self.tell("It has no depth document: it has changed no depth.")
-                return ()
-            left = away(document, await self._counters(tuner))
-            if not left:
-                self.tell(f"Every pod is at your depth, {summary(document.tokens)}.")
-                return ()
-            sentence = f"Not yet at your depth: {', '.join(left)}."
+            try:
+                left, sentence = await self._look(tuner)
+            except KubeError as error:
+                # What is gone for a moment need not end the waiting.
+                if not error.transient or self.clock.now_s() >= deadline_s:
+                    raise
+                await self.pause(EVERY_S)
+                continue
             if sentence != reported:
                 reported = sentence
                 self.tell(sentence)
-            if self.clock.now_s() >= deadline_s:
+            if not left or self.clock.now_s() >= deadline_s:
                 return left
             await self.pause(EVERY_S)
+
+    async def _look(self, tuner: SpeculationTuner) -> tuple[tuple[str, ...], str]:
+        """The pods that are not back, and how it is, as a sentence."""
+        document = await self._document()
+        if document is None:
+            return (), "It has no depth document: it has changed no depth."
+        pods, unready = await self._counters(tuner)
+        if left := away(document, pods, unready):
+            return left, f"Not yet at your depth: {', '.join(left)}."
+        depth = summary(document.tokens)
+        if unready:
+            unread = f"Not ready, and so not read: {', '.join(unready)}."
+            return (), f"Every pod that is ready is at your depth, {depth}. {unread}"
+        if not pods:
+            return (), "No pod reads its depth document, so none is at a depth of its."
+        return (), f"Every pod is at your depth, {depth}."
 
     async def delete(self) -> None:
         """Delete the tuner alone; its own two ConfigMaps go with it."""
@@ -111,19 +126,36 @@ class Detacher:
         return tuner
 
     async def _document(self) -> DepthDocument | None:
-        name = names.tuner_depth_config_map(self.key.name)
-        data = await config_map_data(self.kube, self.key.namespace, name)
-        return DepthDocument.from_json(data.get(DEPTH_KEY, ""))
+        """None: it has none.
 
-    async def _counters(self, tuner: SpeculationTuner) -> dict[str, PodCounters | None]:
-        """By pod that reads the document; None: its page cannot be read now."""
+        Raises:
+            DetachError: it has one that cannot be read.
+        """
+        name = names.tuner_depth_config_map(self.key.name)
+        text = (await config_map_data(self.kube, self.key.namespace, name)).get(DEPTH_KEY, "")
+        document = DepthDocument.from_json(text)
+        if text and document is None:
+            raise DetachError(
+                f"ConfigMap {self.key.namespace}/{name} holds no depth document that this release "
+                "can read, so whether the pods are at your depth is not known. The mode is Advise, "
+                "and stays so: use the release of the operator (`kubectl fathom version`)."
+            )
+        return document
+
+    async def _counters(
+        self, tuner: SpeculationTuner
+    ) -> tuple[dict[str, PodCounters | None], tuple[str, ...]]:
+        """By pod that reads the document, None: its page cannot be read now; and who is unready."""
         selector = str(tuner.spec.selector)
         found = await self.kube.select(POD, self.key.namespace, selector)
         pods = map(ObservedPod.model_validate, found)
         document = names.tuner_depth_config_map(self.key.name)
-        reading = [each for each in pods if each.ready and document in each.spec.config_maps]
+        ours = [each for each in pods if document in each.spec.config_maps and not each.finished]
+        reading = [each for each in ours if each.ready]
         answers = await asyncio.gather(*(self._page(each, tuner) for each in reading))
-        return {each.name: answer for each, answer in zip(reading, answers, strict=True)}
+        unready = sorted(each.name for each in ours if not (each.ready or each.terminating))
+        read = {each.name: answer for each, answer in zip(reading, answers, strict=True)}
+        return read, tuple(unready)
 
     async def _page(self, pod: ObservedPod, tuner: SpeculationTuner) -> PodCounters | None:
         endpoint = PodEndpoint(
@@ -141,16 +173,23 @@ class Detacher:
             return None
 
 
-def away(document: DepthDocument, pods: Mapping[str, PodCounters | None]) -> tuple[str, ...]:
-    """Pods that are not at their user's depth, or are not known to be; at first all are."""
+def away(
+    document: DepthDocument, pods: Mapping[str, PodCounters | None], unready: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Pods that are not at their user's depth, or are not known to be; at first all are.
+
+    Args:
+        document: that they read.
+        pods: those that are ready, by name; None: what it runs is not known.
+        unready: those that are not. They serve nothing, and come back to what the document says.
+    """
     back = document.schedule == document.tokens and not document.pods
-    return tuple(
-        sorted(
-            name
-            for name, counters in pods.items()
-            if counters is None or (counters.live_depth and not (back and counters.runs(document)))
-        )
-    )
+    left = [
+        name
+        for name, counters in pods.items()
+        if counters is None or (counters.live_depth and not (back and counters.runs(document)))
+    ]
+    return tuple(sorted([*left, *(() if back else unready)]))
 
 
 @app.command(no_args_is_help=True)

@@ -1,11 +1,12 @@
 """`fathom detach`: one field is written, and all pods are back before anything is removed."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from fathom.adapters.http import BadAnswerError
-from fathom.adapters.ports import PodEndpoint
+from fathom.adapters.ports import KubeError, PodEndpoint
 from fathom.api import names
 from fathom.cli.detach import Detacher, DetachError, what_to_remove
 from fathom.cluster.kinds import CONFIG_MAP, POD, SPECULATION_TUNER, ObjectKey
@@ -134,6 +135,57 @@ async def test_without_a_document_there_is_nothing_to_wait_for() -> None:
 
     assert await scene.detacher.bring_back(20) == ()
     assert scene.said[-1] == "It has no depth document: it has changed no depth."
+
+
+async def test_a_document_that_cannot_be_read_is_not_none() -> None:
+    scene = Scene()
+    metadata = {"name": DEPTH, "namespace": "llm"}
+    scene.kube.put(CONFIG_MAP, {"metadata": metadata, "data": {"depth.json": '{"version": 2}'}})
+
+    with pytest.raises(DetachError, match="whether the pods are at your depth is not known"):
+        await scene.detacher.bring_back(20)
+
+
+async def test_a_pod_that_is_not_ready_is_back_only_once_the_document_is() -> None:
+    scene = Scene(writes_after=3)
+    for name in ("qwen-0", "qwen-1"):
+        scene.kube.find(POD, name)["status"]["conditions"] = []
+
+    assert await scene.detacher.bring_back(60) == ()
+    assert scene.looks == scene.writes_after
+    assert scene.said[1:] == [
+        "Not yet at your depth: qwen-0, qwen-1.",
+        "Every pod that is ready is at your depth, 3. Not ready, and so not read: qwen-0, qwen-1.",
+    ]
+    assert scene.asked == []
+
+
+async def test_without_a_pod_it_says_of_none_that_it_is_back() -> None:
+    scene = Scene()
+    for name in ("qwen-0", "qwen-1"):
+        scene.kube.remove(POD, "llm", name)
+
+    assert await scene.detacher.bring_back(60) == ()
+    assert scene.said[-1] == "No pod reads its depth document, so none is at a depth of its."
+
+
+async def test_an_api_server_that_is_gone_for_a_moment_ends_no_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    select, gone = scene.kube.select, iter((False, True, True))
+
+    async def sometimes(*asked: Any) -> Any:
+        if next(gone, False):
+            raise KubeError(503, "it restarts")
+        return await select(*asked)
+
+    monkeypatch.setattr(scene.kube, "select", sometimes)
+    assert await scene.detacher.bring_back(60) == ()
+
+    gone = iter([True] * 100)
+    with pytest.raises(KubeError, match="it restarts"):
+        await scene.detacher.bring_back(10)
 
 
 async def test_the_tuner_alone_is_deleted() -> None:
