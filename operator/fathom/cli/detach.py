@@ -82,13 +82,12 @@ class Detacher:
                 # What is gone for a moment need not end the waiting.
                 if not error.transient or self.clock.now_s() >= deadline_s:
                     raise
-                await self.pause(EVERY_S)
-                continue
-            if sentence != reported:
-                reported = sentence
-                self.tell(sentence)
-            if not left or self.clock.now_s() >= deadline_s:
-                return left
+            else:
+                if sentence != reported:
+                    reported = sentence
+                    self.tell(sentence)
+                if not left or self.clock.now_s() >= deadline_s:
+                    return left
             await self.pause(EVERY_S)
 
     async def _look(self, tuner: SpeculationTuner) -> tuple[tuple[str, ...], str]:
@@ -174,7 +173,7 @@ class Detacher:
 
 
 def away(
-    document: DepthDocument, pods: Mapping[str, PodCounters | None], unready: Sequence[str] = ()
+    document: DepthDocument, pods: Mapping[str, PodCounters | None], unready: Sequence[str]
 ) -> tuple[str, ...]:
     """Pods that are not at their user's depth, or are not known to be; at first all are.
 
